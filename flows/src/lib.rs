@@ -1,0 +1,8 @@
+//! The language and the meaning of Windrow pipelines.
+//!
+//! Pure: no IO, no clock, no randomness. What a statement means, what a window is, which order
+//! flows run in and whether a schema may change is decided here, from values, and tested here
+//! without a table. Reading and writing tables is left to the crates above.
+
+pub mod definition;
+pub mod fault;
