@@ -1,1 +1,22 @@
-//! windrow-delta
+//! Delta tables on object storage, as Windrow needs them.
+//!
+//! Opening a table at a version, telling from its log which files matter, what changed between two
+//! versions, and committing with a known outcome. Log replay and checkpoints are deltalake's;
+//! running queries is left to the executor, and what to commit to the scheduler.
+
+pub mod changes;
+pub mod commit;
+pub mod error;
+pub mod partition;
+pub mod protocol;
+pub mod prune;
+pub mod schema;
+pub mod state;
+pub mod stats;
+pub mod store;
+pub mod table;
+pub mod vector;
+
+pub use error::TableError;
+pub use store::{Location, StoreOptions};
+pub use table::{DataFile, Table};

@@ -1,1 +1,16 @@
-//! windrow-executor
+//! Runs partition tasks: pruned scans, the query, staged Delta files.
+//!
+//! Plan nodes with their wire form, the function registry and Spark's semantics, sessions with a
+//! pinned clock, and the engine of this process. What to run and what to commit is decided by the
+//! scheduler.
+
+pub mod codec;
+pub mod files;
+pub mod local;
+pub mod predicate;
+mod relabel;
+pub mod scan;
+pub mod session;
+pub mod spark;
+pub mod stage;
+pub mod store_cast;

@@ -6,3 +6,9 @@
 
 pub mod definition;
 pub mod fault;
+pub mod graph;
+pub mod name;
+pub mod refresh;
+pub mod render;
+pub mod types;
+pub mod window;

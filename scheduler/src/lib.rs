@@ -1,1 +1,20 @@
-//! windrow-scheduler
+//! Owns updates: reads a pipeline, plans its flows, gathers staged files and commits each result
+//! as one version of its target.
+//!
+//! Running partition tasks is the executor's work, what a flow means is decided in `flows`, tables
+//! are opened and committed through `delta`.
+
+pub mod bind;
+pub mod config;
+pub mod events;
+mod evolve;
+mod facts;
+mod failpoint;
+mod flow;
+mod predicate;
+pub mod project;
+mod references;
+mod removal;
+pub mod report;
+mod run;
+pub mod update;

@@ -1,0 +1,103 @@
+//! What happened to a table between two of its versions, read from the log.
+//!
+//! Commits that only rearrange data (`dataChange` false) change nothing. Which rows changed is not
+//! decided here: this names files.
+
+use serde_json::Value;
+use std::collections::HashMap;
+
+use crate::commit;
+use crate::error::TableError;
+use crate::store::Location;
+use crate::table::{DataFile, DeletionVector};
+
+/// One commit, as far as it matters to a reader of the table's rows.
+#[derive(Debug, Clone)]
+pub struct CommitChanges {
+    pub version: i64,
+    /// Files that were added with `dataChange`.
+    pub added: Vec<DataFile>,
+    /// Files that were removed with `dataChange`.
+    pub removed: Vec<DataFile>,
+    /// Whether the commit carries a new protocol or new metadata.
+    pub metadata_changed: bool,
+    /// Windrow's part of the commit info, when Windrow made the commit.
+    pub windrow: Option<Value>,
+}
+
+impl CommitChanges {
+    pub fn changes_rows(&self) -> bool {
+        !self.added.is_empty() || !self.removed.is_empty()
+    }
+}
+
+/// The commits after `from` up to and including `to`, oldest first. `None` when the log no longer
+/// reaches back that far.
+pub async fn between(
+    location: &Location,
+    from: i64,
+    to: i64,
+) -> Result<Option<Vec<CommitChanges>>, TableError> {
+    let mut commits = Vec::new();
+    for version in from + 1..=to {
+        match commit::read(location, version).await? {
+            None => return Ok(None),
+            Some(entry) => commits.push(parse(location, version, &entry)?),
+        }
+    }
+    Ok(Some(commits))
+}
+
+fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChanges, TableError> {
+    let mut changes = CommitChanges {
+        version,
+        added: Vec::new(),
+        removed: Vec::new(),
+        metadata_changed: false,
+        windrow: None,
+    };
+    for action in commit::actions(entry) {
+        let action = action.map_err(|e| TableError::Damaged {
+            url: location.shown(),
+            reason: format!("version {version}: {e}"),
+        })?;
+        let Some((kind, body)) = action.as_object().and_then(|o| o.iter().next()) else { continue };
+        let data_change = body.get("dataChange").and_then(Value::as_bool).unwrap_or(true);
+        match kind.as_str() {
+            "add" if data_change => changes.added.push(file(body)),
+            "remove" if data_change => changes.removed.push(file(body)),
+            "metaData" | "protocol" => changes.metadata_changed = true,
+            "commitInfo" => changes.windrow = body.get("windrow").cloned(),
+            _ => {}
+        }
+    }
+    Ok(changes)
+}
+
+fn file(body: &Value) -> DataFile {
+    let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_string);
+    let partition_values: HashMap<String, Option<String>> = body
+        .get("partitionValues")
+        .and_then(Value::as_object)
+        .map(|map| map.iter().map(|(k, v)| (k.clone(), v.as_str().map(str::to_string))).collect())
+        .unwrap_or_default();
+    let deletion_vector = body.get("deletionVector").filter(|v| v.is_object()).map(|dv| {
+        let text = |key: &str| dv.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
+        let int = |key: &str| dv.get(key).and_then(Value::as_i64);
+        DeletionVector {
+            storage_type: text("storageType"),
+            path_or_inline: text("pathOrInlineDv"),
+            offset: int("offset").and_then(|v| i32::try_from(v).ok()),
+            size_in_bytes: int("sizeInBytes").and_then(|v| i32::try_from(v).ok()).unwrap_or(0),
+            cardinality: int("cardinality").unwrap_or(0),
+        }
+    });
+    DataFile {
+        log_path: text("path").unwrap_or_default(),
+        size: body.get("size").and_then(Value::as_i64).unwrap_or(0),
+        modification_time: body.get("modificationTime").and_then(Value::as_i64).unwrap_or(0),
+        partition_values,
+        stats: text("stats"),
+        deletion_vector,
+    }
+}

@@ -1,0 +1,73 @@
+//! The local engine: plans that stage files, run in this process.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
+use futures::TryStreamExt;
+
+use crate::stage::{RowRule, StageExec, StageSpec, StagedFile};
+
+/// The physical plan that stages the rows of `input`.
+///
+/// Rows of one partition value meet in one task, so that a value has few files; `writers` bounds
+/// the number of tasks, so that a small result does not become many small files.
+pub fn stage_plan(
+    input: Arc<dyn ExecutionPlan>,
+    spec: StageSpec,
+    rules: Vec<RowRule>,
+    writers: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = input.schema();
+    let keys: Vec<Arc<dyn PhysicalExpr>> = spec
+        .partition_columns
+        .iter()
+        .map(|i| Arc::new(Column::new(schema.field(*i).name(), *i)) as Arc<dyn PhysicalExpr>)
+        .collect();
+    let many = input.output_partitioning().partition_count();
+    let mut plan = input;
+    if writers <= 1 {
+        if many > 1 {
+            plan = Arc::new(CoalescePartitionsExec::new(plan));
+        }
+    } else if !keys.is_empty() {
+        plan = Arc::new(RepartitionExec::try_new(plan, Partitioning::Hash(keys.clone(), writers))?);
+    } else if many != writers {
+        plan = Arc::new(RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(writers))?);
+    }
+    let ordering =
+        LexOrdering::new(keys.into_iter().map(PhysicalSortExpr::new_default).collect::<Vec<_>>());
+    if let Some(ordering) = ordering {
+        plan = Arc::new(SortExec::new(ordering, plan).with_preserve_partitioning(true));
+    }
+    Ok(Arc::new(StageExec::new(spec, rules, plan)))
+}
+
+/// Plans `logical` for this machine. The state's clock and catalog are used as they are.
+pub async fn physical(state: &SessionState, logical: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    state.create_physical_plan(logical).await
+}
+
+/// Runs a plan whose result is small.
+pub async fn collect(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<Vec<RecordBatch>> {
+    execute_stream(plan, Arc::new(TaskContext::from(state)))?.try_collect().await
+}
+
+/// Runs a plan whose root is a [`StageExec`] and gives what it staged.
+pub async fn run_stage(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<Vec<StagedFile>> {
+    let batches = collect(state, plan).await?;
+    let mut files = Vec::new();
+    for batch in &batches {
+        files.extend(StagedFile::from_batch(batch)?);
+    }
+    Ok(files)
+}

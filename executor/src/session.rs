@@ -1,0 +1,128 @@
+//! Sessions: one DataFusion state per flow, with Spark's semantics, one pinned clock and bounded
+//! memory.
+//!
+//! A state made here must be used as it is: DataFusion's own context would set the clock anew.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::{DataFusionError, Result, TableReference};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+
+use crate::spark;
+
+/// Limits of the engine in this process.
+#[derive(Debug, Clone, Default)]
+pub struct EngineOptions {
+    /// Bytes that sorts, aggregates and joins may hold before they spill; default: half of the
+    /// machine's memory, at most 4 GiB.
+    pub memory_limit: Option<usize>,
+    /// Partitions that a query runs in; default: the processor's cores.
+    pub partitions: Option<usize>,
+}
+
+/// What all sessions of a process share: memory, spill files, object stores.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    runtime: Arc<RuntimeEnv>,
+    partitions: usize,
+    memory_limit: usize,
+}
+
+impl Engine {
+    pub fn new(options: &EngineOptions) -> Result<Self> {
+        let memory_limit = options.memory_limit.unwrap_or_else(default_memory);
+        let pool = TrackConsumersPool::new(
+            FairSpillPool::new(memory_limit),
+            std::num::NonZeroUsize::new(5).unwrap_or(std::num::NonZeroUsize::MIN),
+        );
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        let partitions = options
+            .partitions
+            .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+            .unwrap_or(1)
+            .max(1);
+        Ok(Self { runtime, partitions, memory_limit })
+    }
+
+    pub fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    pub fn memory_limit(&self) -> usize {
+        self.memory_limit
+    }
+
+    /// A state whose clock stands at `clock`.
+    ///
+    /// `spilling_joins` chooses sort-merge joins, which spill, over hash joins, which do not.
+    pub fn session(
+        &self,
+        clock: DateTime<Utc>,
+        time_zone: &str,
+        spilling_joins: bool,
+    ) -> Result<SessionState> {
+        let mut config = spark::session_config(time_zone).with_target_partitions(self.partitions);
+        let options = config.options_mut();
+        options.optimizer.prefer_hash_join = !spilling_joins;
+        // Spark writes times as 96-bit integers by default; they are microseconds to Delta.
+        options.execution.parquet.coerce_int96 = Some("us".into());
+        let mut state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(self.runtime.clone())
+            .with_default_features()
+            .with_analyzer_rules(spark::analyzer_rules())
+            .build();
+        spark::register(&mut state)?;
+        pin(&mut state, clock);
+        Ok(state)
+    }
+}
+
+fn pin(state: &mut SessionState, clock: DateTime<Utc>) {
+    state.execution_props_mut().query_execution_start_time = Some(clock);
+}
+
+/// Makes `provider` known to queries under `name`, whatever number of parts it has.
+pub fn register_table(
+    state: &SessionState,
+    name: &TableReference,
+    provider: Arc<dyn TableProvider>,
+) -> Result<()> {
+    let defaults = &state.config_options().catalog;
+    let resolved =
+        name.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
+    let catalogs = state.catalog_list();
+    let catalog = match catalogs.catalog(&resolved.catalog) {
+        Some(catalog) => catalog,
+        None => {
+            let catalog: Arc<dyn CatalogProvider> = Arc::new(MemoryCatalogProvider::new());
+            catalogs.register_catalog(resolved.catalog.to_string(), catalog.clone());
+            catalog
+        }
+    };
+    let schema = match catalog.schema(&resolved.schema) {
+        Some(schema) => schema,
+        None => {
+            let schema: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
+            catalog.register_schema(&resolved.schema, schema.clone())?;
+            schema
+        }
+    };
+    schema
+        .register_table(resolved.table.to_string(), provider)
+        .map(|_| ())
+        .map_err(|e| DataFusionError::Plan(format!("table `{name}` cannot be registered: {e}")))
+}
+
+fn default_memory() -> usize {
+    const MOST: usize = 4 << 30;
+    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<usize>().ok()
+    });
+    total.map_or(MOST, |kib| (kib / 2).saturating_mul(1024)).min(MOST)
+}

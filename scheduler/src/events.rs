@@ -1,0 +1,401 @@
+//! The event log: what happened in an update, one row per event, in a Delta table at
+//! `<storage>/system/events`.
+//!
+//! All events of an update are written in one commit at its end. Until then a note under
+//! `system/pending` says which update is under way and which targets it writes to; if the process
+//! dies, the next update finds the note, reads from the targets' own logs what was committed, and
+//! writes the events that are missing. Column names are those that users of such event logs know.
+
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, Utc};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
+use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::session_state::SessionState;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::Url;
+use windrow_delta::changes;
+use windrow_delta::commit::{Commit, Outcome, checkpoint_if_due};
+use windrow_delta::protocol::protocol_for;
+use windrow_delta::schema::{Column, TableSchema};
+use windrow_delta::{Location, StoreOptions, Table, TableError};
+use windrow_executor::local;
+use windrow_executor::stage::StageSpec;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    pub id: String,
+    pub sequence: u64,
+    pub timestamp: DateTime<Utc>,
+    pub origin: Value,
+    pub message: String,
+    pub level: Level,
+    pub event_type: String,
+    /// One key, the event's type.
+    pub details: Value,
+    pub error: Option<Value>,
+}
+
+/// Gathers the events of one update, in order.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    pub pipeline: String,
+    pub update_id: String,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Recorder {
+    pub fn new(pipeline: &str, update_id: &str) -> Self {
+        Self {
+            pipeline: pipeline.into(),
+            update_id: update_id.into(),
+            events: Arc::default(),
+        }
+    }
+
+    /// Adds an event of the update as a whole, or of one flow and its target.
+    pub fn add(&self, event_type: &str, flow: Option<(&str, &str)>, level: Level, message: String, details: Value) {
+        self.add_with_error(event_type, flow, level, message, details, None);
+    }
+
+    pub fn add_with_error(
+        &self,
+        event_type: &str,
+        flow: Option<(&str, &str)>,
+        level: Level,
+        message: String,
+        details: Value,
+        error: Option<Value>,
+    ) {
+        let mut origin = json!({"pipeline_name": self.pipeline, "update_id": self.update_id});
+        if let Some((flow, dataset)) = flow {
+            origin["flow_name"] = json!(flow);
+            origin["dataset_name"] = json!(dataset);
+        }
+        let mut events = self.events.lock().unwrap_or_else(|e| e.into_inner());
+        let sequence = events.len() as u64;
+        events.push(Event {
+            id: uuid::Uuid::now_v7().to_string(),
+            sequence,
+            timestamp: Utc::now(),
+            origin,
+            message,
+            level,
+            event_type: event_type.into(),
+            details: json!({ event_type: details }),
+            error,
+        });
+    }
+
+    pub fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+fn below(storage: &Url, folder: &str) -> Url {
+    let mut url = storage.clone();
+    url.set_path(&format!("{}{folder}/", storage.path()));
+    url
+}
+
+/// Where the event log of a storage root lies.
+pub fn log_location(storage: &Url, options: &StoreOptions) -> Result<Location, TableError> {
+    Location::open(&below(storage, "system/events"), options)
+}
+
+fn schema(url: &str) -> Result<TableSchema, TableError> {
+    let text = DataType::Utf8;
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let columns = [
+        ("id", text.clone()),
+        ("sequence", text.clone()),
+        ("origin", text.clone()),
+        ("timestamp", time),
+        ("message", text.clone()),
+        ("level", text.clone()),
+        ("maturity_level", text.clone()),
+        ("error", text.clone()),
+        ("details", text.clone()),
+        ("event_type", text),
+    ];
+    let columns = columns
+        .into_iter()
+        .map(|(name, t)| Column::new(name, t, true))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|reason| TableError::Damaged { url: url.to_string(), reason })?;
+    Ok(TableSchema { columns, partition_columns: Vec::new() })
+}
+
+fn batch(events: &[Event], schema: SchemaRef) -> Result<RecordBatch, datafusion::error::DataFusionError> {
+    let text = |f: &dyn Fn(&Event) -> Option<String>| -> ArrayRef {
+        Arc::new(StringArray::from_iter(events.iter().map(f)))
+    };
+    let times = TimestampMicrosecondArray::from_iter_values(
+        events.iter().map(|e| e.timestamp.timestamp_micros()),
+    )
+    .with_timezone("UTC");
+    let columns: Vec<ArrayRef> = vec![
+        text(&|e| Some(e.id.clone())),
+        text(&|e| Some(json!({"control_plane_seq_no": e.sequence}).to_string())),
+        text(&|e| Some(e.origin.to_string())),
+        Arc::new(times),
+        text(&|e| Some(e.message.clone())),
+        text(&|e| Some(e.level.word().into())),
+        text(&|_| Some("STABLE".into())),
+        text(&|e| e.error.as_ref().map(Value::to_string)),
+        text(&|e| Some(e.details.to_string())),
+        text(&|e| Some(e.event_type.clone())),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+/// Appends events to the log as one commit.
+pub async fn append(
+    state: &SessionState,
+    location: &Location,
+    update_id: &str,
+    events: &[Event],
+) -> Result<(), TableError> {
+    let url = location.shown();
+    let query = |e| TableError::Query { url: url.clone(), source: Box::new(e) };
+    if events.is_empty() {
+        return Ok(());
+    }
+    let schema = schema(&url)?;
+    let arrow = schema.arrow();
+    let rows = batch(events, arrow.clone()).map_err(query)?;
+    let input = MemorySourceConfig::try_new_exec(&[vec![rows]], arrow.clone(), None).map_err(query)?;
+    state.runtime_env().register_object_store(&location.store_url(), location.root_store());
+    let spec = StageSpec {
+        store_url: location.store_url().to_string(),
+        table_path: location.root_path()?.to_string(),
+        partition_columns: Vec::new(),
+        stats_columns: vec!["timestamp".into(), "event_type".into(), "level".into(), "id".into()],
+        target_file_size: 128 << 20,
+        file_prefix: format!("part-{update_id}-s0-a0"),
+    };
+    let plan = local::stage_plan(input, spec, Vec::new(), 1).map_err(query)?;
+    let staged = local::run_stage(state, plan).await.map_err(query)?;
+    let run_id = format!("{update_id}-{}", uuid::Uuid::new_v4().simple());
+    for _ in 0..100 {
+        let table = Table::open(location, None).await?;
+        let mut actions = Vec::new();
+        if table.is_none() {
+            actions.push(json!({"protocol": protocol_for(&schema, &[])}));
+            actions.push(json!({"metaData": {"id": uuid::Uuid::new_v4().to_string(), "name": "events",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema.to_schema_string(), "partitionColumns": [],
+                "configuration": {}, "createdTime": Utc::now().timestamp_millis()}}));
+        }
+        actions.extend(staged.iter().map(|f| f.add.clone()));
+        let commit = Commit {
+            run_id: run_id.clone(),
+            operation: "WRITE".into(),
+            parameters: vec![("mode".into(), "Append".into())],
+            info: json!({"update": update_id}),
+            metrics: vec![("numOutputRows".into(), events.len() as u64)],
+            actions,
+        };
+        let version = table.as_ref().map_or(0, |t| t.version() + 1);
+        if commit.attempt(location, version).await? == Outcome::Committed {
+            checkpoint_if_due(&Table::open_existing(location, Some(version)).await?).await;
+            return Ok(());
+        }
+    }
+    Err(TableError::Refused {
+        code: "COMMIT_CONFLICTS",
+        url,
+        reason: "the event log was committed to by others too often".into(),
+    })
+}
+
+/// A note about an update under way.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Pending {
+    pub update_id: String,
+    pub pipeline: String,
+    /// The process, so that a running update is told from a dead one.
+    pub host: String,
+    pub process: u32,
+    pub started: DateTime<Utc>,
+    /// The event log's version before the update, -1 for none.
+    pub log_version: i64,
+    pub targets: Vec<PendingTarget>,
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PendingTarget {
+    pub flow: String,
+    pub dataset: String,
+    pub url: String,
+    /// The target's version before the update, -1 for none.
+    pub version: i64,
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|h| h.trim().to_string()).unwrap_or_default()
+}
+
+impl Pending {
+    pub fn new(recorder: &Recorder, log_version: i64, targets: Vec<PendingTarget>) -> Self {
+        Self {
+            update_id: recorder.update_id.clone(),
+            pipeline: recorder.pipeline.clone(),
+            host: host(),
+            process: std::process::id(),
+            started: Utc::now(),
+            log_version,
+            targets,
+            events: recorder.events(),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        if self.host == host() {
+            return self.process != std::process::id()
+                && std::path::Path::new(&format!("/proc/{}", self.process)).exists();
+        }
+        // Another machine can't be asked; no update runs for longer than this.
+        Utc::now() - self.started < chrono::TimeDelta::days(3)
+    }
+}
+
+fn notes(storage: &Url, options: &StoreOptions) -> Result<Location, TableError> {
+    Location::open(&below(storage, "system/pending"), options)
+}
+
+/// Leaves the note, before the first commit of an update.
+pub async fn leave_note(storage: &Url, options: &StoreOptions, pending: &Pending) -> Result<(), TableError> {
+    let location = notes(storage, options)?;
+    let body = serde_json::to_vec(pending)
+        .map_err(|e| TableError::Damaged { url: location.shown(), reason: e.to_string() })?;
+    location
+        .store()
+        .put(&Path::from(format!("{}.json", pending.update_id)), PutPayload::from(body))
+        .await
+        .map(|_| ())
+        .map_err(|source| TableError::Storage { url: location.shown(), source })
+}
+
+/// Takes the note away, after the events are written.
+pub async fn take_note(storage: &Url, options: &StoreOptions, update_id: &str) -> Result<(), TableError> {
+    let location = notes(storage, options)?;
+    match location.store().delete(&Path::from(format!("{update_id}.json"))).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(source) => Err(TableError::Storage { url: location.shown(), source }),
+    }
+}
+
+/// Writes the events of updates whose process died. Gives their ids.
+pub async fn recover(state: &SessionState, storage: &Url, options: &StoreOptions) -> Result<Vec<String>, TableError> {
+    let location = notes(storage, options)?;
+    let store = location.store();
+    let found: Vec<Path> = match store.list(None).map_ok(|m| m.location).try_collect().await {
+        Ok(found) => found,
+        Err(object_store::Error::NotFound { .. }) => Vec::new(),
+        Err(source) => return Err(TableError::Storage { url: location.shown(), source }),
+    };
+    let mut recovered = Vec::new();
+    for path in found {
+        let bytes = match store.get(&path).await {
+            Ok(got) => got.bytes().await,
+            Err(object_store::Error::NotFound { .. }) => continue,
+            Err(e) => Err(e),
+        }
+        .map_err(|source| TableError::Storage { url: location.shown(), source })?;
+        let Ok(pending) = serde_json::from_slice::<Pending>(&bytes) else {
+            tracing::warn!(%path, "a note about an update can't be read and is left alone");
+            continue;
+        };
+        if pending.is_running() {
+            continue;
+        }
+        recover_one(state, storage, options, &pending).await?;
+        take_note(storage, options, &pending.update_id).await?;
+        recovered.push(pending.update_id);
+    }
+    Ok(recovered)
+}
+
+async fn recover_one(
+    state: &SessionState,
+    storage: &Url,
+    options: &StoreOptions,
+    pending: &Pending,
+) -> Result<(), TableError> {
+    let log = log_location(storage, options)?;
+    if let Some(table) = Table::open(&log, None).await? {
+        let since = changes::between(&log, pending.log_version, table.version()).await?;
+        let written = since.into_iter().flatten().any(|c| is_of(c.windrow.as_ref(), &pending.update_id));
+        if written {
+            return Ok(());
+        }
+    }
+    let recorder = Recorder::new(&pending.pipeline, &pending.update_id);
+    *recorder.events.lock().unwrap_or_else(|e| e.into_inner()) = pending.events.clone();
+    for target in &pending.targets {
+        let Ok(url) = Url::parse(&target.url) else { continue };
+        let location = Location::open(&url, options)?;
+        let Some(table) = Table::open(&location, None).await? else { continue };
+        let commits = changes::between(&location, target.version, table.version()).await?;
+        for commit in commits.into_iter().flatten() {
+            if !is_of(commit.windrow.as_ref(), &pending.update_id) {
+                continue;
+            }
+            let flow = Some((target.flow.as_str(), target.dataset.as_str()));
+            recorder.add(
+                "commit",
+                flow,
+                Level::Info,
+                format!("version {} of {}", commit.version, target.dataset),
+                json!({"version": commit.version, "files_added": commit.added.len(),
+                    "files_removed": commit.removed.len(),
+                    "bytes_added": commit.added.iter().map(|f| f.size).sum::<i64>(),
+                    "info": commit.windrow}),
+            );
+            recorder.add(
+                "flow_progress",
+                flow,
+                Level::Info,
+                format!("flow {} is COMPLETED (found in the target's log)", target.flow),
+                json!({"status": "COMPLETED", "recovered": true}),
+            );
+        }
+    }
+    recorder.add(
+        "update_progress",
+        None,
+        Level::Error,
+        "the update's process ended before the update did".into(),
+        json!({"state": "FAILED", "cause": "PROCESS_ENDED"}),
+    );
+    append(state, &log, &pending.update_id, &recorder.events()).await
+}
+
+fn is_of(windrow: Option<&Value>, update_id: &str) -> bool {
+    windrow.and_then(|w| w.get("update")).and_then(Value::as_str) == Some(update_id)
+}

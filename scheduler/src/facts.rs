@@ -1,0 +1,331 @@
+//! What changed since a flow's last refresh: the facts on which the technique is decided.
+//!
+//! Only the logs are read, and of the target those files of which the log does not tell whether a
+//! foreign commit touched the window.
+
+use datafusion::common::DFSchema;
+use datafusion::common::{Column, DataFusionError};
+use datafusion::datasource::provider_as_source;
+use datafusion::functions_aggregate::expr_fn::sum;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use std::sync::Arc;
+use windrow_delta::changes::{self, CommitChanges};
+use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
+use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
+use windrow_delta::{DataFile, Table, TableError};
+use windrow_executor::local;
+use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, query_name};
+use windrow_flows::refresh::{Facts, SourceChange};
+use windrow_flows::window::Window;
+
+use crate::bind::ReadKind;
+use crate::flow::{FlowPlan, ScanFilters};
+use crate::removal::existing_rows;
+
+/// A source that changed, with the files in which its changed rows lie.
+pub struct ChangedSource {
+    pub shown: String,
+    pub table: Table,
+    /// Added and removed files, as far as the window's filters let them matter.
+    pub files: Vec<DataFile>,
+}
+
+/// The facts, and the changed sources behind them.
+pub struct Gathered {
+    pub facts: Facts,
+    pub changed: Vec<ChangedSource>,
+}
+
+/// The sources of a plan as the flow state keeps them; false when one has no versions.
+pub fn source_states(plan: &FlowPlan) -> (Vec<SourceState>, bool) {
+    let mut states: Vec<SourceState> = Vec::new();
+    let mut versioned = true;
+    for read in &plan.bound.reads {
+        match &read.kind {
+            ReadKind::Delta(table) => {
+                if !states.iter().any(|s| s.name == read.shown) {
+                    states.push(SourceState {
+                        name: read.shown.clone(),
+                        url: table.location().url().to_string(),
+                        table_id: table.id().to_string(),
+                        version: table.version(),
+                    });
+                }
+            }
+            ReadKind::Planned | ReadKind::Files => versioned = false,
+        }
+    }
+    (states, versioned)
+}
+
+/// The clock on which a query depends, for the flow state.
+pub fn query_clock(plan: &FlowPlan, clock: &chrono::DateTime<chrono::Utc>) -> Option<String> {
+    plan.bound.uses_clock.then(|| clock.to_rfc3339())
+}
+
+/// Gathers the facts about a planned flow.
+pub async fn gather(
+    plan: &FlowPlan,
+    state: Option<&FlowState>,
+    filters: &ScanFilters,
+    time_zone: &str,
+    clock: &chrono::DateTime<chrono::Utc>,
+) -> Result<Gathered, TableError> {
+    let last = state.and_then(|s| s.defined.as_ref()).filter(|_| !plan.full_refresh);
+    let (Some(last), Some(existing)) = (last, &plan.existing) else {
+        let facts = Facts {
+            full_refresh: plan.full_refresh,
+            is_override: plan.is_override,
+            has_state: false,
+            ..Facts::default()
+        };
+        return Ok(Gathered { facts, changed: Vec::new() });
+    };
+    let fingerprint = plan.fingerprint();
+    let old_window: Option<Window> = serde_json::from_str(&last.predicate).ok();
+    let mut facts = Facts {
+        full_refresh: false,
+        is_override: plan.is_override,
+        has_state: true,
+        query_changed: last.fingerprint != fingerprint,
+        time_zone_changed: last.time_zone != time_zone,
+        window_covered: old_window.is_some_and(|old| plan.window.lies_in(&old)),
+        predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
+        query_repeatable: !plan.bound.nondeterministic
+            && (!plan.bound.uses_clock || last.query_clock == query_clock(plan, clock)),
+        predicate_reaches_changes: true,
+        ..Facts::default()
+    };
+    let mut changed = Vec::new();
+    for read in &plan.bound.reads {
+        let ReadKind::Delta(table) = &read.kind else {
+            facts.sources.push(SourceChange::NotInDelta);
+            continue;
+        };
+        let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
+        facts.sources.push(change);
+        if change == SourceChange::Changed {
+            let reached = plan.pinned.is_none() || filters.reaches(&read.shown);
+            facts.predicate_reaches_changes &= reached;
+            changed.push(ChangedSource { shown: read.shown.clone(), table: table.clone(), files });
+        }
+    }
+    if !facts.query_changed {
+        match foreign_changes(plan, existing, last, &fingerprint).await? {
+            Foreign::None => {}
+            Foreign::InWindow => facts.external_change_in_window = true,
+            Foreign::OtherQuery => facts.query_changed = true,
+        }
+    }
+    Ok(Gathered { facts, changed })
+}
+
+async fn source_change(
+    plan: &FlowPlan,
+    shown: &str,
+    table: &Table,
+    last: &DefinedRefresh,
+    filters: &ScanFilters,
+) -> Result<(SourceChange, Vec<DataFile>), TableError> {
+    let gone = (SourceChange::HistoryGone, Vec::new());
+    let Some(before) = last.sources.iter().find(|s| s.name == shown) else { return Ok(gone) };
+    let same = before.url == table.location().url().as_str() && before.table_id == table.id();
+    if !same || before.version > table.version() {
+        return Ok(gone);
+    }
+    if before.version == table.version() {
+        return Ok((SourceChange::Unchanged, Vec::new()));
+    }
+    let commits = changes::between(table.location(), before.version, table.version()).await?;
+    let Some(commits) = commits else { return Ok(gone) };
+    let files: Vec<DataFile> =
+        commits.into_iter().flat_map(|c| c.added.into_iter().chain(c.removed)).collect();
+    let files = files_that_matter(plan, shown, table, files, filters)?;
+    Ok(if files.is_empty() {
+        (SourceChange::Unchanged, files)
+    } else {
+        (SourceChange::Changed, files)
+    })
+}
+
+/// Changed files that some scan of the source could read a row of, by the filters on it.
+fn files_that_matter(
+    plan: &FlowPlan,
+    shown: &str,
+    table: &Table,
+    files: Vec<DataFile>,
+    filters: &ScanFilters,
+) -> Result<Vec<DataFile>, TableError> {
+    if files.is_empty() {
+        return Ok(files);
+    }
+    let url = table.location().shown();
+    let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(
+        table
+            .schema()
+            .columns
+            .iter()
+            .map(|c| {
+                datafusion::arrow::datatypes::Field::new(query_name(&c.name), c.data_type.clone(), true)
+            })
+            .collect::<Vec<_>>(),
+    ));
+    let mut matter = vec![false; files.len()];
+    let scans = filters.on(shown);
+    if scans.is_empty() {
+        return Ok(files);
+    }
+    for list in scans {
+        let holds = conjunction(list.iter().cloned()).and_then(|predicate| {
+            let df_schema = DFSchema::try_from(schema.as_ref().clone()).ok()?;
+            let bare = windrow_executor::predicate::bare(predicate).ok()?;
+            plan.bound.state.create_physical_expr(bare, &df_schema).ok()
+        });
+        match holds {
+            None => matter.fill(true),
+            Some(holds) => {
+                let predicate = FilePredicate {
+                    schema: schema.clone(),
+                    fails: datafusion::physical_expr::expressions::lit(true),
+                    holds,
+                };
+                let pruner = Pruner::new(table.schema().clone(), predicate);
+                for (matters, may) in matter.iter_mut().zip(pruner.may_match(&files, &url)?) {
+                    *matters |= may;
+                }
+            }
+        }
+    }
+    Ok(files.into_iter().zip(matter).filter(|(_, m)| *m).map(|(f, _)| f).collect())
+}
+
+enum Foreign {
+    None,
+    InWindow,
+    /// An override by another query wrote to the window.
+    OtherQuery,
+}
+
+/// A short name for a fingerprint, kept in the commit info.
+pub fn short_fingerprint(fingerprint: &str) -> String {
+    use std::hash::Hasher;
+    // FNV-1a: stable over versions, which the standard hasher does not promise.
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            for b in bytes {
+                self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    hasher.write(fingerprint.as_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+async fn foreign_changes(
+    plan: &FlowPlan,
+    existing: &Table,
+    last: &DefinedRefresh,
+    fingerprint: &str,
+) -> Result<Foreign, TableError> {
+    if existing.version() == last.target_version {
+        return Ok(Foreign::None);
+    }
+    let commits = changes::between(existing.location(), last.target_version, existing.version()).await?;
+    let Some(commits) = commits else { return Ok(Foreign::InWindow) };
+    let short = short_fingerprint(fingerprint);
+    let own = |c: &CommitChanges| c.windrow.is_some();
+    let other_query = commits.iter().filter(|c| own(c) && c.changes_rows()).any(|c| {
+        c.windrow.as_ref().and_then(|w| w.get("fingerprint")).and_then(|f| f.as_str())
+            != Some(short.as_str())
+    });
+    if other_query {
+        return Ok(Foreign::OtherQuery);
+    }
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for commit in commits.into_iter().filter(|c| !own(c)) {
+        added.extend(commit.added);
+        removed.extend(commit.removed);
+    }
+    let (added, removed) =
+        (may_touch(plan, existing, added)?, may_touch(plan, existing, removed)?);
+    if added.is_empty() && removed.is_empty() {
+        return Ok(Foreign::None);
+    }
+    match rows_differ(plan, existing, added, removed).await {
+        Ok(false) => Ok(Foreign::None),
+        Ok(true) => Ok(Foreign::InWindow),
+        // A file that is gone can't be read; then the worst is assumed.
+        Err(error) => {
+            tracing::debug!(%error, "foreign changes could not be read");
+            Ok(Foreign::InWindow)
+        }
+    }
+}
+
+fn may_touch(plan: &FlowPlan, existing: &Table, files: Vec<DataFile>) -> Result<Vec<DataFile>, TableError> {
+    let Some(pinned) = &plan.pinned else { return Ok(files) };
+    let url = existing.location().shown();
+    let predicate = pinned
+        .typed
+        .for_files(&plan.bound.state)
+        .map_err(|e| TableError::Query { url: url.clone(), source: Box::new(e) })?;
+    let pruner = Pruner::new(existing.schema().clone(), predicate);
+    let verdicts = pruner.verdicts(&files, &url)?;
+    Ok(files.into_iter().zip(verdicts).filter(|(_, v)| *v != Verdict::NoRow).map(|(f, _)| f).collect())
+}
+
+/// Whether the window's rows in `added` are other ones than those in `removed`, as multisets.
+async fn rows_differ(
+    plan: &FlowPlan,
+    existing: &Table,
+    added: Vec<DataFile>,
+    removed: Vec<DataFile>,
+) -> Result<bool, DataFusionError> {
+    const SIGN: &str = "__windrow_sign";
+    let side = |files: Vec<DataFile>, sign: i64| -> Result<Option<LogicalPlan>, DataFusionError> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let source = DeltaSource::of_files(existing.clone(), files, ScanLog::default())?;
+        let scan = LogicalPlanBuilder::scan(
+            if sign > 0 { "added" } else { "removed" },
+            provider_as_source(Arc::new(source)),
+            None,
+        )?
+        .build()?;
+        let mut rows = LogicalPlanBuilder::from(existing_rows(plan, existing, scan, false)?);
+        if let Some(pinned) = &plan.pinned {
+            rows = rows.filter(pinned.typed.expr.clone())?;
+        }
+        let mut exprs: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+        exprs.push(lit(sign).alias(SIGN));
+        Ok(Some(rows.project(exprs)?.build()?))
+    };
+    let both = match (side(added, 1)?, side(removed, -1)?) {
+        (Some(a), Some(b)) => LogicalPlanBuilder::from(a).union(b)?.build()?,
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => return Ok(false),
+    };
+    let keys: Vec<Expr> = both
+        .schema()
+        .columns()
+        .into_iter()
+        .filter(|c| c.name != SIGN && c.name != FILE_COLUMN)
+        .map(Expr::Column)
+        .collect();
+    let sign = Expr::Column(Column::new_unqualified(SIGN));
+    let differing = LogicalPlanBuilder::from(both)
+        .aggregate(keys, vec![sum(sign).alias("n")])?
+        .filter(Expr::Column(Column::new_unqualified("n")).not_eq(lit(0i64)))?
+        .limit(0, Some(1))?
+        .build()?;
+    let physical = local::physical(&plan.bound.state, &differing).await?;
+    let batches = local::collect(&plan.bound.state, physical).await?;
+    Ok(batches.iter().any(|b| b.num_rows() > 0))
+}

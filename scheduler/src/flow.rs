@@ -1,0 +1,382 @@
+//! Planning one flow: its query over pinned sources, its target's columns, its window, and how it
+//! will be refreshed. Nothing is written here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use windrow_delta::Table;
+use windrow_delta::protocol::check_writable;
+use windrow_executor::scan::query_name;
+use windrow_executor::session::Engine;
+use windrow_executor::store_cast::store_cast;
+use windrow_flows::definition::{ExprText, FlowKind, QueryText, TableKind};
+use windrow_flows::fault::Fault;
+use windrow_flows::render;
+use windrow_flows::window::Window;
+
+use crate::bind::{Binder, Bound, ReadKind, Sources, Upstream, fault_of};
+use crate::evolve::{Evolved, Fill, evolve};
+use crate::predicate::{Pinned, pin};
+use crate::project::{Project, ProjectFlow, ProjectTable};
+use crate::report::SourceReport;
+
+/// The table property that names the pipeline to which a target belongs.
+pub const OWNER: &str = "windrow.pipeline";
+
+/// What planning a flow needs from the update around it.
+pub struct FlowContext<'a> {
+    pub project: &'a Project,
+    pub engine: &'a Engine,
+    pub clock: DateTime<Utc>,
+    pub sources: &'a Sources,
+    pub upstream: &'a BTreeMap<usize, Upstream>,
+}
+
+/// What the update asks of this flow.
+#[derive(Debug, Clone, Default)]
+pub struct FlowRequest {
+    pub override_predicate: Option<ExprText>,
+    pub full_refresh: bool,
+    /// Use joins that spill, at some cost of speed.
+    pub spilling_joins: bool,
+}
+
+/// A planned flow.
+pub struct FlowPlan {
+    pub flow: usize,
+    pub existing: Option<Table>,
+    pub evolved: Evolved,
+    /// The target's columns as queries know them.
+    pub target_schema: SchemaRef,
+    pub bound: Bound,
+    /// The query's rows in the target's columns, before the window.
+    pub rows: LogicalPlan,
+    /// `None` for a materialized view.
+    pub pinned: Option<Pinned>,
+    pub window: Window,
+    /// The predicate as written.
+    pub written: Option<String>,
+    pub is_override: bool,
+    pub full_refresh: bool,
+}
+
+impl FlowPlan {
+    /// The window's predicate as text.
+    pub fn predicate_text(&self) -> Option<String> {
+        self.pinned.as_ref().map(|p| render::sql(&p.typed.expr))
+    }
+
+    /// The rows of the window.
+    pub fn windowed(&self) -> Result<LogicalPlan, DataFusionError> {
+        match &self.pinned {
+            Some(pinned) if !pinned.typed.is_true() => {
+                LogicalPlanBuilder::from(self.rows.clone()).filter(pinned.typed.expr.clone())?.build()
+            }
+            _ => Ok(self.rows.clone()),
+        }
+    }
+
+    /// Everything on which the query's meaning rests besides its sources' rows.
+    pub fn fingerprint(&self) -> String {
+        let columns: Vec<String> = self
+            .evolved
+            .schema
+            .columns
+            .iter()
+            .zip(&self.evolved.fills)
+            .filter(|(_, fill)| !matches!(fill, Fill::Null))
+            .map(|(c, fill)| format!("{} {} {fill:?}", query_name(&c.name), c.data_type))
+            .collect();
+        format!("{}--\n{}", self.bound.fingerprint, columns.join("\n"))
+    }
+}
+
+/// The flow's own query.
+pub fn query_of(flow: &ProjectFlow) -> Option<&QueryText> {
+    match &flow.definition.kind {
+        FlowKind::ReplaceWhere { query, .. }
+        | FlowKind::ReplaceUsing { query, .. }
+        | FlowKind::Append { query, .. }
+        | FlowKind::MaterializedView { query } => Some(query),
+        FlowKind::AutoCdc | FlowKind::AutoCdcFromSnapshot => None,
+    }
+}
+
+/// Plans a flow. `existing` is the target as it is now.
+pub async fn plan_flow(
+    context: &FlowContext<'_>,
+    index: usize,
+    existing: Option<Table>,
+    request: &FlowRequest,
+) -> Result<FlowPlan, Vec<Fault>> {
+    let flow = &context.project.flows[index];
+    let table = &context.project.tables[flow.table];
+    let Some(query) = query_of(flow) else {
+        return Err(vec![Fault::new(
+            "FLOW_KIND_NOT_AVAILABLE",
+            format!("{} flows are not available in this version", flow.definition.kind.word()),
+        )]);
+    };
+    if let Some(existing) = &existing {
+        check_owner(context.project, table, existing).map_err(|f| vec![f])?;
+    }
+    let binder = Binder {
+        project: context.project,
+        engine: context.engine,
+        clock: context.clock,
+        sources: context.sources,
+        upstream: context.upstream,
+    };
+    let bound = binder.bind(query, &flow.defaults, request.spilling_joins).await?;
+    let is_view = table.definition.kind == TableKind::MaterializedView;
+    let base = existing.as_ref().filter(|_| !request.full_refresh).map(|t| t.schema().as_ref());
+    let evolved = evolve(&table.shown, base, &table.definition, &bound.outputs, is_view)
+        .map_err(|f| {
+            let place = f.place.clone().unwrap_or_else(|| query.place.clone());
+            vec![f.at(place)]
+        })?;
+    let target_schema = Arc::new(Schema::new(
+        evolved
+            .schema
+            .columns
+            .iter()
+            .map(|c| Field::new(query_name(&c.name), c.data_type.clone(), true))
+            .collect::<Vec<_>>(),
+    ));
+    let rows = target_rows(&bound, &evolved, &target_schema).map_err(|e| vec![fault_of(&e, query)])?;
+    let (pinned, written) = match &flow.definition.kind {
+        FlowKind::ReplaceWhere { predicate, .. } => {
+            let predicate = request.override_predicate.as_ref().unwrap_or(predicate);
+            let pinned = pin(&bound.state, &target_schema, &table.shown, predicate, query)?;
+            (Some(pinned), Some(predicate.text.clone()))
+        }
+        _ => (None, None),
+    };
+    let always = lit(true);
+    let window = Window::of(pinned.as_ref().map_or(&always, |p| &p.typed.expr));
+    Ok(FlowPlan {
+        flow: index,
+        existing,
+        evolved,
+        target_schema,
+        bound,
+        rows,
+        pinned,
+        window,
+        written,
+        is_override: request.override_predicate.is_some(),
+        full_refresh: request.full_refresh,
+    })
+}
+
+/// A target belongs to the pipeline that made it.
+fn check_owner(project: &Project, table: &ProjectTable, existing: &Table) -> Result<(), Fault> {
+    let place = table.definition.name.place.clone();
+    match existing.properties().get(OWNER) {
+        Some(owner) if *owner == project.config.name => {}
+        Some(owner) => {
+            return Err(Fault::new(
+                "TARGET_NOT_OWNED",
+                format!(
+                    "table `{}` at {} belongs to pipeline `{owner}`",
+                    table.shown,
+                    existing.location().shown()
+                ),
+            )
+            .at(place)
+            .help("give this pipeline another storage, or the table another name"));
+        }
+        None => {
+            return Err(Fault::new(
+                "TARGET_NOT_OWNED",
+                format!(
+                    "there is a Delta table at {} that no pipeline made; `{}` will not take it over",
+                    existing.location().shown(),
+                    table.shown
+                ),
+            )
+            .at(place)
+            .help("move it away, and read it as a source through `tables`"));
+        }
+    }
+    check_writable(existing).map_err(|e| Fault::new(e.code(), e.to_string()).at(place.clone()))?;
+    if existing.properties().get("delta.appendOnly").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
+        return Err(Fault::new(
+            "TARGET_APPEND_ONLY",
+            format!("table `{}` has delta.appendOnly = true, so nothing in it can be replaced", table.shown),
+        )
+        .at(place));
+    }
+    Ok(())
+}
+
+/// The query's result as the target's columns: by name, cast, missing ones null, generated ones
+/// computed.
+fn target_rows(
+    bound: &Bound,
+    evolved: &Evolved,
+    target: &SchemaRef,
+) -> Result<LogicalPlan, DataFusionError> {
+    let columns = bound.plan.schema().columns();
+    let fields = bound.plan.schema().fields();
+    let mut exprs = Vec::new();
+    for (fill, field) in evolved.fills.iter().zip(target.fields()) {
+        let expr = match fill {
+            Fill::Query { index, exact } => {
+                let column = Expr::Column(columns[*index].clone());
+                if fields[*index].data_type() == field.data_type() {
+                    column
+                } else if *exact {
+                    store_cast(column, field.name(), field.data_type())
+                } else {
+                    cast(column, field.data_type().clone())
+                }
+            }
+            Fill::Null | Fill::Generated(_) => {
+                lit(ScalarValue::try_from(field.data_type())?)
+            }
+        };
+        exprs.push(expr.alias(field.name()));
+    }
+    let plan = LogicalPlanBuilder::from(bound.plan.clone()).project(exprs)?.build()?;
+    if !evolved.fills.iter().any(|f| matches!(f, Fill::Generated(_))) {
+        return Ok(plan);
+    }
+    let mut exprs = Vec::new();
+    for (fill, field) in evolved.fills.iter().zip(target.fields()) {
+        exprs.push(match fill {
+            Fill::Generated(sql) => {
+                let expr = planned(bound, target, sql)?;
+                cast(expr, field.data_type().clone()).alias(field.name())
+            }
+            _ => Expr::Column(datafusion::common::Column::new_unqualified(field.name())),
+        });
+    }
+    LogicalPlanBuilder::from(plan).project(exprs)?.build()
+}
+
+/// An expression that the table itself carries (a constraint, a generated column), over its columns.
+pub fn planned(bound: &Bound, target: &SchemaRef, sql: &str) -> Result<Expr, DataFusionError> {
+    let parsed = windrow_flows::sql::parse_predicate("table property", sql)
+        .map_err(|f| DataFusionError::Plan(f.message))?;
+    let mut ast = windrow_flows::sql::normalised_expr(&parsed)
+        .map_err(|f| DataFusionError::Plan(f.message))?;
+    if let Some(fault) = windrow_flows::dialect::rewrite_expr(&mut ast).into_iter().next() {
+        return Err(DataFusionError::Plan(format!("`{sql}`: {}", fault.message)));
+    }
+    let schema = datafusion::common::DFSchema::try_from(target.as_ref().clone())?;
+    bound.state.create_logical_expr_from_sql_expr(
+        datafusion::sql::sqlparser::ast::ExprWithAlias { expr: ast, alias: None },
+        &schema,
+    )
+}
+
+/// The filters that reach each scan of each source, with and without the window.
+#[derive(Debug, Default)]
+pub struct ScanFilters {
+    /// By the scan's table name; one list for each scan of it.
+    pub with_window: BTreeMap<String, Vec<Vec<Expr>>>,
+    pub without: BTreeMap<String, Vec<Vec<Expr>>>,
+}
+
+impl ScanFilters {
+    /// Optimizes the plan both ways and looks at its scans.
+    pub fn of(plan: &FlowPlan) -> Result<Self, DataFusionError> {
+        Ok(Self {
+            with_window: scan_filters(plan, &plan.windowed()?)?,
+            without: scan_filters(plan, &plan.rows)?,
+        })
+    }
+
+    /// Whether the window puts a filter on every scan of the source.
+    pub fn reaches(&self, source: &str) -> bool {
+        let mut found = false;
+        for (table, lists) in self.with_window.iter().filter(|(t, _)| same_table(t, source)) {
+            found = true;
+            let old = self.without.get(table);
+            let all = lists.iter().enumerate().all(|(i, list)| {
+                let before = old.and_then(|o| o.get(i));
+                list.iter().any(|f| before.is_none_or(|b| !b.contains(f)))
+            });
+            if !all {
+                return false;
+            }
+        }
+        found
+    }
+
+    /// The filter lists of the scans of a source.
+    pub fn on(&self, source: &str) -> Vec<&Vec<Expr>> {
+        self.with_window
+            .iter()
+            .filter(|(t, _)| same_table(t, source))
+            .flat_map(|(_, lists)| lists)
+            .collect()
+    }
+}
+
+/// The filters on the scans of an optimized plan.
+pub fn scan_filters(
+    plan: &FlowPlan,
+    logical: &LogicalPlan,
+) -> Result<BTreeMap<String, Vec<Vec<Expr>>>, DataFusionError> {
+    let optimized = plan.bound.state.optimize(logical)?;
+    let mut found: BTreeMap<String, Vec<Vec<Expr>>> = BTreeMap::new();
+    optimized.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            found.entry(scan.table_name.to_string()).or_default().push(scan.filters.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// A report line for each source, from the scans of a planned query.
+pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceReport> {
+    let records = plan.bound.log.take();
+    let mut reports: Vec<SourceReport> = Vec::new();
+    for read in &plan.bound.reads {
+        if reports.iter().any(|r| r.table == read.shown) {
+            continue;
+        }
+        let version = match &read.kind {
+            ReadKind::Delta(table) => Some(table.version()),
+            ReadKind::Planned | ReadKind::Files => None,
+        };
+        let mut report = SourceReport {
+            table: read.shown.clone(),
+            version,
+            files_total: 0,
+            files_scanned: 0,
+            bytes_total: 0,
+            bytes_scanned: 0,
+            pruned_by_predicate: plan.pinned.is_some() && filters.reaches(&read.shown),
+            note: None,
+        };
+        for record in records.iter().filter(|r| r.source == read.shown) {
+            report.files_total = report.files_total.max(record.files_total);
+            report.bytes_total = report.bytes_total.max(record.bytes_total);
+            report.files_scanned += record.files_scanned;
+            report.bytes_scanned += record.bytes_scanned;
+        }
+        if plan.pinned.is_some() && !report.pruned_by_predicate {
+            report.note = Some(match read.kind {
+                ReadKind::Files => "not pruned: files have no statistics in a log".into(),
+                _ => "not pruned: the predicate reaches none of its columns".into(),
+            });
+        }
+        reports.push(report);
+    }
+    reports
+}
+
+/// Whether a scan's table name is a source's name; either may have more parts.
+fn same_table(scanned: &str, shown: &str) -> bool {
+    let (a, b) = (scanned.to_lowercase(), shown.to_lowercase());
+    a == b || a.ends_with(&format!(".{b}")) || b.ends_with(&format!(".{a}"))
+}

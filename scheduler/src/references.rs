@@ -1,0 +1,72 @@
+//! Which tables the flows read, from their queries alone, so that they can be put in order before
+//! any of them is planned.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast;
+use windrow_executor::session::Engine;
+use windrow_flows::definition::QueryText;
+use windrow_flows::fault::Fault;
+use windrow_flows::graph::Dependencies;
+use windrow_flows::sql::normalised;
+
+use crate::flow::query_of;
+use crate::project::{Defaults, Project, Relation};
+
+/// The dependencies between flows; what a query reads through a view counts.
+///
+/// Unknown names are left to planning, which tells where they stand.
+pub fn dependencies(
+    project: &Project,
+    engine: &Engine,
+    clock: DateTime<Utc>,
+    faults: &mut Vec<Fault>,
+) -> Dependencies {
+    let mut dependencies = Dependencies::new(project.flows.len());
+    let state = match engine.session(clock, "UTC", false) {
+        Ok(state) => state,
+        Err(error) => {
+            faults.push(Fault::new("SESSION_NOT_STARTED", error.to_string()));
+            return dependencies;
+        }
+    };
+    for (index, flow) in project.flows.iter().enumerate() {
+        let Some(query) = query_of(flow) else { continue };
+        let mut tables = BTreeSet::new();
+        collect(project, &state, query, &flow.defaults, &mut tables, &mut BTreeSet::new());
+        for table in tables {
+            for source in &project.tables[table].flows {
+                dependencies.add(index, *source);
+            }
+        }
+    }
+    dependencies
+}
+
+fn collect(
+    project: &Project,
+    state: &SessionState,
+    query: &QueryText,
+    defaults: &Defaults,
+    tables: &mut BTreeSet<usize>,
+    views: &mut BTreeSet<usize>,
+) {
+    let Ok(ast) = normalised(query) else { return };
+    let statement = PlannerStatement::Statement(Box::new(ast::Statement::Query(ast)));
+    let Ok(references) = state.resolve_table_references(&statement) else { return };
+    for reference in references {
+        match project.resolve(&reference.to_vec(), defaults) {
+            Ok(Relation::Table(table)) => {
+                tables.insert(table);
+            }
+            Ok(Relation::View(view)) if views.insert(view) => {
+                let definition = &project.views[view];
+                collect(project, state, &definition.definition.query, &definition.defaults, tables, views);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Which files of the target a window takes away: whole ones unread, straddling ones rewritten
+//! without the window's rows, all others not at all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::common::{Column, DataFusionError, ScalarValue};
+use datafusion::datasource::provider_as_source;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use futures::TryStreamExt;
+use windrow_delta::prune::{Pruner, Verdict, record_count};
+use windrow_delta::{DataFile, Table, TableError};
+use windrow_executor::local;
+use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, query_name};
+
+use crate::flow::FlowPlan;
+
+/// What happens to the target's files.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// Files that go, none of whose rows stay.
+    pub remove: Vec<DataFile>,
+    /// Files that go, of which some rows are copied.
+    pub rewrite: Vec<DataFile>,
+    pub files_total: u64,
+    /// Files of which the log alone does not tell.
+    pub looked_into: u64,
+    /// Rows of the window that go, as far as the statistics count rows.
+    pub deleted_rows: u64,
+    /// Rows of `rewrite` that stay.
+    pub copied_rows: u64,
+}
+
+/// What reading told about a file, kept so that a second planning reads only new files.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    rows: u64,
+    matching: u64,
+}
+
+/// Plans removals for one flow, again and again as the target moves on.
+#[derive(Debug, Default)]
+pub struct RemovalPlanner {
+    counted: HashMap<(String, Option<String>), Counted>,
+}
+
+fn key(file: &DataFile) -> (String, Option<String>) {
+    let vector = file.deletion_vector.as_ref().map(|v| v.to_json().to_string());
+    (file.log_path.clone(), vector)
+}
+
+/// Rows of a file that are there, by the log.
+fn live_rows(file: &DataFile) -> Option<u64> {
+    let gone = file.deletion_vector.as_ref().map_or(0, |v| v.cardinality.unsigned_abs());
+    Some(record_count(file.stats.as_deref())?.saturating_sub(gone))
+}
+
+impl RemovalPlanner {
+    /// By the log alone, for a plan that is only shown: `looked_into` files stay undecided.
+    pub async fn preview(plan: &FlowPlan, target: &Table) -> Result<Removal, TableError> {
+        let (removal, unclear) = by_the_log(plan, target).await?;
+        Ok(Removal { looked_into: unclear.len() as u64, ..removal })
+    }
+
+    /// Decides about every file of `target`, reading the predicate's columns where the log does
+    /// not tell.
+    pub async fn plan(&mut self, plan: &FlowPlan, target: &Table) -> Result<Removal, DataFusionError> {
+        let (mut removal, unclear) = by_the_log(plan, target)
+            .await
+            .map_err(|e| DataFusionError::External(Box::new(e)))?;
+        removal.looked_into = unclear.len() as u64;
+        let unread: Vec<DataFile> =
+            unclear.iter().filter(|f| !self.counted.contains_key(&key(f))).cloned().collect();
+        self.count(plan, target, unread).await?;
+        for file in unclear {
+            match self.counted.get(&key(&file)) {
+                Some(c) if c.matching == 0 => {}
+                Some(c) if c.matching == c.rows => {
+                    removal.deleted_rows += c.matching;
+                    removal.remove.push(file);
+                }
+                Some(c) => {
+                    removal.deleted_rows += c.matching;
+                    removal.copied_rows += c.rows - c.matching;
+                    removal.rewrite.push(file);
+                }
+                // A file without any row left: nothing of it can be in the window.
+                None => {}
+            }
+        }
+        Ok(removal)
+    }
+
+    async fn count(
+        &mut self,
+        plan: &FlowPlan,
+        target: &Table,
+        files: Vec<DataFile>,
+    ) -> Result<(), DataFusionError> {
+        let Some(pinned) = plan.pinned.as_ref().filter(|_| !files.is_empty()) else { return Ok(()) };
+        let source = DeltaSource::of_files(target.clone(), files.clone(), ScanLog::default())?;
+        let scan =
+            LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
+        let rows = existing_rows(plan, target, scan, true)?;
+        let matching = when(pinned.typed.expr.clone().is_true(), lit(1i64)).end()?;
+        let counts = LogicalPlanBuilder::from(rows)
+            .aggregate(
+                vec![Expr::Column(Column::new_unqualified(FILE_COLUMN))],
+                vec![count(lit(1i64)).alias("n"), count(matching).alias("m")],
+            )?
+            .build()?;
+        let physical = local::physical(&plan.bound.state, &counts).await?;
+        for batch in local::collect(&plan.bound.state, physical).await? {
+            let (index, rows, matching) = (
+                batch.column(0).as_primitive::<Int64Type>(),
+                batch.column(1).as_primitive::<Int64Type>(),
+                batch.column(2).as_primitive::<Int64Type>(),
+            );
+            for i in 0..batch.num_rows() {
+                let file = usize::try_from(index.value(i)).ok().and_then(|i| files.get(i));
+                if let Some(file) = file {
+                    self.counted.insert(
+                        key(file),
+                        Counted {
+                            rows: rows.value(i).unsigned_abs(),
+                            matching: matching.value(i).unsigned_abs(),
+                        },
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn by_the_log(plan: &FlowPlan, target: &Table) -> Result<(Removal, Vec<DataFile>), TableError> {
+    let url = target.location().shown();
+    let everything = plan.full_refresh || plan.pinned.is_none();
+    let pruner = match plan.pinned.as_ref().filter(|_| !everything) {
+        Some(pinned) => {
+            let predicate = pinned
+                .typed
+                .for_files(&plan.bound.state)
+                .map_err(|e| TableError::Query { url: url.clone(), source: Box::new(e) })?;
+            Some(Pruner::new(target.schema().clone(), predicate))
+        }
+        None => None,
+    };
+    let mut removal = Removal::default();
+    let mut unclear = Vec::new();
+    let mut batches = std::pin::pin!(target.files());
+    while let Some(files) = batches.try_next().await? {
+        removal.files_total += files.len() as u64;
+        let verdicts = match &pruner {
+            Some(pruner) => pruner.verdicts(&files, &url)?,
+            None => vec![Verdict::EveryRow; files.len()],
+        };
+        for (file, verdict) in files.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::NoRow => {}
+                Verdict::EveryRow => {
+                    removal.deleted_rows += live_rows(&file).unwrap_or(0);
+                    removal.remove.push(file);
+                }
+                Verdict::Unclear => unclear.push(file),
+            }
+        }
+    }
+    Ok((removal, unclear))
+}
+
+/// The rows of a scan of the existing target as rows of the target's columns after this update:
+/// columns that are new are null.
+pub fn existing_rows(
+    plan: &FlowPlan,
+    target: &Table,
+    scan: LogicalPlan,
+    with_file: bool,
+) -> Result<LogicalPlan, DataFusionError> {
+    let mut exprs = Vec::new();
+    for field in plan.target_schema.fields() {
+        let stored = target.schema().columns.iter().find(|c| query_name(&c.name) == *field.name());
+        let column = Expr::Column(Column::new_unqualified(field.name()));
+        exprs.push(match stored {
+            None => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
+            Some(c) if c.data_type == *field.data_type() => column,
+            Some(_) => cast(column, field.data_type().clone()).alias(field.name()),
+        });
+    }
+    if with_file {
+        exprs.push(Expr::Column(Column::new_unqualified(FILE_COLUMN)));
+    }
+    LogicalPlanBuilder::from(scan).project(exprs)?.build()
+}
+
+/// The rows that stay of the files that are rewritten.
+pub fn kept_rows(
+    plan: &FlowPlan,
+    target: &Table,
+    files: Vec<DataFile>,
+) -> Result<Option<LogicalPlan>, DataFusionError> {
+    let Some(pinned) = plan.pinned.as_ref().filter(|_| !files.is_empty()) else { return Ok(None) };
+    let source = DeltaSource::of_files(target.clone(), files, ScanLog::default())?;
+    let scan =
+        LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
+    let rows = existing_rows(plan, target, scan, false)?;
+    // Rows for which the predicate is null are outside the window.
+    let outside = Expr::IsNotTrue(Box::new(pinned.typed.expr.clone()));
+    Ok(Some(LogicalPlanBuilder::from(rows).filter(outside)?.build()?))
+}

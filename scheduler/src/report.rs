@@ -1,0 +1,133 @@
+//! What came of an update, in the form in which people and programs get it.
+
+use serde::Serialize;
+use windrow_flows::refresh::{FallbackReason, Technique};
+
+/// A thing that went wrong, with its stable code.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Problem {
+    pub code: String,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum FlowStatus {
+    Completed,
+    Failed,
+    Skipped,
+    /// Planned, not run.
+    Planned,
+}
+
+impl FlowStatus {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Skipped => "SKIPPED",
+            Self::Planned => "PLANNED",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Slices {
+    pub total: u64,
+    pub completed: u64,
+    pub failed: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct FlowMetrics {
+    pub num_output_rows: u64,
+    /// Rows of the window that were removed.
+    pub num_deleted_rows: u64,
+    /// Rows outside the window that were copied from files which straddle it.
+    pub num_copied_rows: u64,
+    pub num_files_added: u64,
+    pub num_files_removed: u64,
+    pub bytes_scanned: u64,
+    pub bytes_written: u64,
+    pub duration_ms: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct SourceReport {
+    pub table: String,
+    /// `None` for files and for tables that the update has yet to make.
+    pub version: Option<i64>,
+    pub files_total: u64,
+    pub files_scanned: u64,
+    pub bytes_total: u64,
+    pub bytes_scanned: u64,
+    /// Whether the window's predicate reaches this source.
+    pub pruned_by_predicate: bool,
+    /// Why not, in words.
+    pub note: Option<String>,
+}
+
+/// What a plan says about the files of the target.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Effect {
+    pub files_total: u64,
+    pub files_removed: u64,
+    /// Files that lie partly in the window, as far as the log tells.
+    pub files_looked_into: u64,
+    pub files_kept: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct FlowReport {
+    pub flow: String,
+    pub target: String,
+    pub kind: String,
+    pub status: FlowStatus,
+    pub technique: Option<Technique>,
+    pub fallback_reasons: Vec<FallbackReason>,
+    /// The predicate with its time pinned; for people also as it was written.
+    pub predicate: Option<String>,
+    pub predicate_as_written: Option<String>,
+    pub slices: Slices,
+    pub table_version: Option<i64>,
+    pub location: String,
+    pub metrics: FlowMetrics,
+    pub sources: Vec<SourceReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    pub expectations: Vec<serde_json::Value>,
+    pub error: Option<Problem>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum UpdateState {
+    Completed,
+    Failed,
+    Canceled,
+    Planned,
+}
+
+impl UpdateState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+            Self::Planned => "PLANNED",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateReport {
+    pub update_id: String,
+    pub pipeline: String,
+    pub state: UpdateState,
+    /// The update's clock.
+    pub now: String,
+    pub flows: Vec<FlowReport>,
+    pub warnings: Vec<String>,
+    pub error: Option<Problem>,
+}

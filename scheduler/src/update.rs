@@ -1,0 +1,972 @@
+//! An update of a pipeline: everything is checked first, then flows run in the order of their
+//! dependencies, independent ones side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use windrow_delta::state::FlowState;
+use windrow_delta::{Location, Table};
+use windrow_executor::scan::PlannedTable;
+use windrow_executor::session::{Engine, EngineOptions};
+use windrow_flows::definition::{ExprText, FlowKind, TableKind};
+use windrow_flows::fault::Fault;
+use windrow_flows::graph::Dependencies;
+use windrow_flows::name;
+use windrow_flows::refresh::{Technique, decide};
+use windrow_flows::sql::parse_predicate;
+
+use crate::bind::{Sources, Upstream, words_of};
+use crate::config::PipelineConfig;
+use crate::events::{self, Level, Pending, PendingTarget, Recorder};
+use crate::facts;
+use crate::flow::{FlowContext, FlowPlan, FlowRequest, ScanFilters, plan_flow, source_reports};
+use crate::project::{Project, Relation};
+use crate::references;
+use crate::removal::RemovalPlanner;
+use crate::report::{
+    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
+};
+use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+
+/// Flows that run at the same time; each uses all cores.
+const SIDE_BY_SIDE: usize = 3;
+
+/// What the user asks for.
+#[derive(Debug, Clone, Default)]
+pub struct UpdateOptions {
+    /// Only these tables, unless empty.
+    pub refresh: Vec<String>,
+    pub full_refresh: Vec<String>,
+    pub full_refresh_all: bool,
+    /// Flow and predicate.
+    pub replace_where: Vec<(String, String)>,
+    pub now: Option<DateTime<Utc>>,
+    /// Rows that a full refresh takes away for good are agreed to.
+    pub yes: bool,
+}
+
+/// Told of what happens while an update runs.
+pub trait Progress: Send + Sync {
+    fn flow_started(&self, flow: &str);
+    fn flow_ended(&self, report: &FlowReport);
+}
+
+/// Rows that a full refresh would take away and nobody can bring back.
+#[derive(Debug, Clone)]
+pub struct RowsAtRisk {
+    pub table: String,
+    pub rows: u64,
+}
+
+/// A checked update, ready to be planned or run.
+pub struct Update {
+    inner: Arc<Inner>,
+    order: Vec<usize>,
+    dependencies: Dependencies,
+    pub warnings: Vec<String>,
+}
+
+struct Inner {
+    project: Project,
+    engine: Engine,
+    sources: Sources,
+    clock: DateTime<Utc>,
+    id: String,
+    selected: BTreeSet<usize>,
+    requests: BTreeMap<usize, FlowRequest>,
+    /// The targets as they were when the update began, by table index.
+    existing: BTreeMap<usize, Table>,
+    recorder: Recorder,
+}
+
+impl Update {
+    /// Reads and checks everything. Nothing is written.
+    pub async fn prepare(config: PipelineConfig, options: &UpdateOptions) -> Result<Self, Vec<Fault>> {
+        let (project, mut faults) = Project::read(config);
+        let clock = options.now.unwrap_or_else(Utc::now);
+        let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
+            .map_err(|e| vec![Fault::new("ENGINE_NOT_STARTED", e.to_string())])?;
+        check_settings(&project, &mut faults);
+        let mut warnings: Vec<String> = project.warnings.iter().map(ToString::to_string).collect();
+        let mut existing = BTreeMap::new();
+        for (index, table) in project.tables.iter().enumerate() {
+            let opened = match Location::open(&table.location, &project.config.store_options) {
+                Ok(location) => Table::open(&location, None).await,
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(Some(found)) => {
+                    existing.insert(index, found);
+                }
+                Ok(None) => {}
+                Err(error) => faults.push(
+                    Fault::new(error.code(), error.to_string())
+                        .at(table.definition.name.place.clone())
+                        .help("check `storage` and the access to it"),
+                ),
+            }
+        }
+        let (selected, requests) = select(&project, options, &existing, &mut faults, &mut warnings);
+        let dependencies = references::dependencies(&project, &engine, clock, &mut faults);
+        let order = match dependencies.order() {
+            Ok(order) => order,
+            Err(circles) => {
+                for circle in circles {
+                    let names: Vec<&str> =
+                        circle.iter().map(|i| project.flows[*i].name.as_str()).collect();
+                    faults.push(
+                        Fault::new(
+                            "DEPENDENCY_CYCLE",
+                            format!("these read each other in a circle: {}", names.join(", ")),
+                        )
+                        .at(project.flows[circle[0]].definition.name.place.clone()),
+                    );
+                }
+                (0..project.flows.len()).collect()
+            }
+        };
+        let id = uuid::Uuid::now_v7().to_string();
+        let recorder = Recorder::new(&project.config.name, &id);
+        let mut update = Self {
+            inner: Arc::new(Inner {
+                project,
+                engine,
+                sources: Sources::default(),
+                clock,
+                id,
+                selected,
+                requests,
+                existing,
+                recorder,
+            }),
+            order,
+            dependencies,
+            warnings,
+        };
+        update.check_flows(&mut faults).await;
+        if faults.is_empty() { Ok(update) } else { Err(unique(faults)) }
+    }
+
+    /// Plans every flow once, so that each fault of a query or a schema is known before anything
+    /// is written.
+    async fn check_flows(&mut self, faults: &mut Vec<Fault>) {
+        let mut upstream = self.upstream_at_start();
+        for index in self.order.clone() {
+            let table = self.inner.project.flows[index].table;
+            let planned = self.plan(index, &upstream).await;
+            match planned {
+                Ok(plan) => {
+                    upstream.insert(table, Upstream::Planned(visible(&plan)));
+                }
+                Err(found) => faults.extend(found),
+            }
+        }
+    }
+
+    /// Tables that this update does not touch are read as they are.
+    fn upstream_at_start(&self) -> BTreeMap<usize, Upstream> {
+        self.inner
+            .existing
+            .iter()
+            .filter(|(table, _)| !self.writes(**table))
+            .map(|(index, table)| (*index, Upstream::Existing(table.clone())))
+            .collect()
+    }
+
+    fn writes(&self, table: usize) -> bool {
+        self.inner.project.tables[table].flows.iter().any(|f| self.inner.selected.contains(f))
+    }
+
+    async fn plan(&self, index: usize, upstream: &BTreeMap<usize, Upstream>) -> Result<FlowPlan, Vec<Fault>> {
+        self.inner.plan(index, upstream, false).await
+    }
+
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    pub fn clock(&self) -> DateTime<Utc> {
+        self.inner.clock
+    }
+
+    pub fn pipeline(&self) -> &str {
+        &self.inner.project.config.name
+    }
+
+    pub fn storage(&self) -> &url::Url {
+        &self.inner.project.config.storage
+    }
+
+    /// Rows outside their windows that the full refreshes of this update would take away.
+    pub async fn rows_at_risk(&self) -> Result<Vec<RowsAtRisk>, Problem> {
+        let mut found = Vec::new();
+        let mut upstream = self.upstream_at_start();
+        for (table, existing) in &self.inner.existing {
+            upstream.entry(*table).or_insert_with(|| Upstream::Existing(existing.clone()));
+        }
+        for (index, request) in &self.inner.requests {
+            let table = self.inner.project.flows[*index].table;
+            let (true, Some(existing)) = (request.full_refresh, self.inner.existing.get(&table)) else {
+                continue;
+            };
+            if self.inner.project.tables[table].definition.kind == TableKind::MaterializedView {
+                continue;
+            }
+            let mut plan = self.plan(*index, &upstream).await.map_err(first_problem)?;
+            plan.full_refresh = false;
+            let rows = rows_outside(&plan, existing).await?;
+            if rows > 0 {
+                found.push(RowsAtRisk { table: self.inner.project.tables[table].shown.clone(), rows });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the update would do, without writing.
+    pub async fn explain(&self) -> UpdateReport {
+        let mut upstream = self.upstream_at_start();
+        for (table, existing) in &self.inner.existing {
+            upstream.entry(*table).or_insert_with(|| Upstream::Existing(existing.clone()));
+        }
+        let mut reports = Vec::new();
+        for index in &self.order {
+            let flow = &self.inner.project.flows[*index];
+            let plan = self.plan(*index, &upstream).await;
+            if let Ok(plan) = &plan {
+                upstream.entry(flow.table).or_insert_with(|| Upstream::Planned(visible(plan)));
+            }
+            if self.inner.selected.contains(index) {
+                let report = match plan {
+                    Ok(plan) => self.inner.explain(*index, &plan).await,
+                    Err(faults) => Err(first_problem(faults)),
+                };
+                reports.push(report.unwrap_or_else(|problem| {
+                    self.inner.blank(*index, FlowStatus::Failed, Some(problem))
+                }));
+            }
+        }
+        reports.sort_by_key(|r| self.position(&r.flow));
+        self.report(UpdateState::Planned, reports)
+    }
+
+    fn position(&self, flow: &str) -> usize {
+        self.inner.project.flows.iter().position(|f| f.name == flow).unwrap_or(usize::MAX)
+    }
+
+    fn report(&self, state: UpdateState, flows: Vec<FlowReport>) -> UpdateReport {
+        let error = flows.iter().find_map(|f| {
+            f.error.as_ref().map(|e| Problem {
+                code: e.code.clone(),
+                message: format!("flow `{}` failed: {}", f.flow, e.message),
+                help: e.help.clone(),
+            })
+        });
+        UpdateReport {
+            update_id: self.inner.id.clone(),
+            pipeline: self.inner.project.config.name.clone(),
+            state,
+            now: self.inner.clock.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            flows,
+            warnings: self.warnings.clone(),
+            error,
+        }
+    }
+
+    /// Runs the selected flows and writes the event log.
+    pub async fn run(&self, progress: Arc<dyn Progress>) -> UpdateReport {
+        let inner = &self.inner;
+        if let Err(problem) = self.begin().await {
+            return UpdateReport {
+                error: Some(problem),
+                ..self.report(UpdateState::Failed, Vec::new())
+            };
+        }
+        let mut upstream = self.upstream_at_start();
+        let mut reports: BTreeMap<usize, FlowReport> = BTreeMap::new();
+        let mut running: JoinSet<(usize, FlowReport, Option<Table>)> = JoinSet::new();
+        let mut started: BTreeSet<usize> = BTreeSet::new();
+        let slots = Arc::new(Semaphore::new(SIDE_BY_SIDE));
+        loop {
+            for index in &self.order {
+                if !inner.selected.contains(index) || started.contains(index) {
+                    continue;
+                }
+                let sources: Vec<usize> = self
+                    .dependencies
+                    .sources(*index)
+                    .into_iter()
+                    .filter(|s| inner.selected.contains(s))
+                    .collect();
+                let failed = sources
+                    .iter()
+                    .find(|s| reports.get(s).is_some_and(|r| r.status != FlowStatus::Completed));
+                if let Some(failed) = failed {
+                    started.insert(*index);
+                    let problem = Problem {
+                        code: "UPSTREAM_FAILED".into(),
+                        message: format!("`{}`, which it reads, did not complete", inner.project.flows[*failed].name),
+                        help: None,
+                    };
+                    let mut report = inner.blank(*index, FlowStatus::Skipped, Some(problem));
+                    report.technique = None;
+                    inner.record_end(*index, &report);
+                    progress.flow_ended(&report);
+                    reports.insert(*index, report);
+                    continue;
+                }
+                if sources.iter().all(|s| reports.contains_key(s)) {
+                    started.insert(*index);
+                    let (inner, index, upstream) = (inner.clone(), *index, upstream.clone());
+                    let (progress, slots) = (progress.clone(), slots.clone());
+                    running.spawn(async move {
+                        let _slot = slots.acquire_owned().await;
+                        progress.flow_started(&inner.project.flows[index].name);
+                        let (report, table) = inner.run_one(index, &upstream).await;
+                        inner.record_end(index, &report);
+                        progress.flow_ended(&report);
+                        (index, report, table)
+                    });
+                }
+            }
+            match running.join_next().await {
+                None => {
+                    let left = self
+                        .order
+                        .iter()
+                        .any(|i| inner.selected.contains(i) && !started.contains(i));
+                    if !left {
+                        break;
+                    }
+                }
+                Some(Ok((index, report, table))) => {
+                    if let Some(table) = table {
+                        upstream.insert(inner.project.flows[index].table, Upstream::Existing(table));
+                    }
+                    reports.insert(index, report);
+                }
+                Some(Err(error)) => {
+                    // A task that panicked: its flow is the one without a report.
+                    let lost = started.iter().find(|i| !reports.contains_key(i)).copied();
+                    if let Some(index) = lost {
+                        let problem = Problem {
+                            code: "INTERNAL".into(),
+                            message: format!("the flow's task ended unexpectedly: {error}"),
+                            help: Some("this is a fault of Windrow; nothing was written".into()),
+                        };
+                        reports.insert(index, inner.blank(index, FlowStatus::Failed, Some(problem)));
+                    }
+                }
+            }
+        }
+        let flows: Vec<FlowReport> = reports.into_values().collect();
+        let failed = flows.iter().any(|f| f.status != FlowStatus::Completed);
+        let state = if failed { UpdateState::Failed } else { UpdateState::Completed };
+        let mut report = self.report(state, flows);
+        if let Err(problem) = self.end(state).await {
+            report.warnings.push(format!("the event log was not written: {}", problem.message));
+        }
+        report
+    }
+
+    async fn begin(&self) -> Result<(), Problem> {
+        let inner = &self.inner;
+        let config = &inner.project.config;
+        let table_problem = |e: windrow_delta::TableError| Problem {
+            code: e.code().into(),
+            message: e.to_string(),
+            help: Some("check `storage` and the access to it".into()),
+        };
+        let state = inner.session().map_err(|e| Problem {
+            code: "SESSION_NOT_STARTED".into(),
+            message: e,
+            help: None,
+        })?;
+        let recovered = events::recover(&state, &config.storage, &config.store_options)
+            .await
+            .map_err(table_problem)?;
+        for id in recovered {
+            tracing::info!(update = id, "events of an update whose process had ended were written");
+        }
+        let names: Vec<&str> =
+            inner.selected.iter().map(|i| inner.project.flows[*i].name.as_str()).collect();
+        inner.recorder.add(
+            "create_update",
+            None,
+            Level::Info,
+            format!("update {} of pipeline {}", inner.id, config.name),
+            json!({"now": inner.clock.to_rfc3339_opts(SecondsFormat::AutoSi, true), "flows": names,
+                "overrides": inner.requests.iter().filter_map(|(i, r)| Some(json!({
+                    "flow": inner.project.flows[*i].name,
+                    "predicate": r.override_predicate.as_ref()?.text}))).collect::<Vec<_>>(),
+                "full_refresh": inner.requests.iter().filter(|(_, r)| r.full_refresh)
+                    .map(|(i, _)| inner.project.flows[*i].name.clone()).collect::<Vec<_>>()}),
+        );
+        for table in &inner.project.tables {
+            inner.recorder.add(
+                "dataset_definition",
+                None,
+                Level::Info,
+                format!("table {}", table.shown),
+                json!({"dataset": table.shown, "location": table.location.to_string(),
+                    "dataset_type": if table.definition.kind == TableKind::MaterializedView
+                        { "MATERIALIZED_VIEW" } else { "STREAMING_TABLE" },
+                    "num_flows": table.flows.len()}),
+            );
+        }
+        for flow in &inner.project.flows {
+            let target = &inner.project.tables[flow.table].shown;
+            inner.recorder.add(
+                "flow_definition",
+                Some((&flow.name, target)),
+                Level::Info,
+                format!("flow {} into {target}", flow.name),
+                json!({"flow_type": flow.definition.kind.word(), "output_dataset": target,
+                    "language": "SQL", "comment": flow.definition.comment}),
+            );
+        }
+        inner.progress("RUNNING", Level::Info);
+        let log = events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
+        let log_version =
+            Table::open(&log, None).await.map_err(table_problem)?.map_or(-1, |t| t.version());
+        let targets = inner
+            .selected
+            .iter()
+            .map(|i| {
+                let flow = &inner.project.flows[*i];
+                let table = &inner.project.tables[flow.table];
+                PendingTarget {
+                    flow: flow.name.clone(),
+                    dataset: table.shown.clone(),
+                    url: table.location.to_string(),
+                    version: inner.existing.get(&flow.table).map_or(-1, Table::version),
+                }
+            })
+            .collect();
+        let pending = Pending::new(&inner.recorder, log_version, targets);
+        events::leave_note(&config.storage, &config.store_options, &pending).await.map_err(table_problem)
+    }
+
+    async fn end(&self, state: UpdateState) -> Result<(), Problem> {
+        let inner = &self.inner;
+        let config = &inner.project.config;
+        let level = if state == UpdateState::Completed { Level::Info } else { Level::Error };
+        inner.progress(state.word(), level);
+        let problem = |e: windrow_delta::TableError| Problem {
+            code: e.code().into(),
+            message: e.to_string(),
+            help: None,
+        };
+        crate::failpoint::reached("before_events");
+        let session = inner.session().map_err(|e| Problem {
+            code: "SESSION_NOT_STARTED".into(),
+            message: e,
+            help: None,
+        })?;
+        let log = events::log_location(&config.storage, &config.store_options).map_err(problem)?;
+        events::append(&session, &log, &inner.id, &inner.recorder.events()).await.map_err(problem)?;
+        crate::failpoint::reached("after_events");
+        events::take_note(&config.storage, &config.store_options, &inner.id).await.map_err(problem)
+    }
+}
+
+impl Inner {
+    fn session(&self) -> Result<datafusion::execution::session_state::SessionState, String> {
+        self.engine.session(self.clock, self.project.time_zone(), false).map_err(|e| e.to_string())
+    }
+
+    async fn plan(
+        &self,
+        index: usize,
+        upstream: &BTreeMap<usize, Upstream>,
+        spilling_joins: bool,
+    ) -> Result<FlowPlan, Vec<Fault>> {
+        let context = FlowContext {
+            project: &self.project,
+            engine: &self.engine,
+            clock: self.clock,
+            sources: &self.sources,
+            upstream,
+        };
+        let mut request = self.requests.get(&index).cloned().unwrap_or_default();
+        request.spilling_joins = spilling_joins;
+        let existing = self.existing.get(&self.project.flows[index].table).cloned();
+        plan_flow(&context, index, existing, &request).await
+    }
+
+    fn blank(&self, index: usize, status: FlowStatus, error: Option<Problem>) -> FlowReport {
+        let flow = &self.project.flows[index];
+        let table = &self.project.tables[flow.table];
+        FlowReport {
+            flow: flow.name.clone(),
+            target: table.shown.clone(),
+            kind: flow.definition.kind.word().into(),
+            status,
+            technique: None,
+            fallback_reasons: Vec::new(),
+            predicate: None,
+            predicate_as_written: None,
+            slices: Slices::default(),
+            table_version: self.existing.get(&flow.table).map(Table::version),
+            location: table.location.to_string(),
+            metrics: FlowMetrics::default(),
+            sources: Vec::new(),
+            effect: None,
+            expectations: Vec::new(),
+            error,
+        }
+    }
+
+    fn progress(&self, state: &str, level: Level) {
+        self.recorder.add(
+            "update_progress",
+            None,
+            level,
+            format!("update {} is {state}", self.id),
+            json!({"state": state}),
+        );
+    }
+
+    fn record_end(&self, index: usize, report: &FlowReport) {
+        let flow = &self.project.flows[index];
+        let target = &self.project.tables[flow.table].shown;
+        let level = match report.status {
+            FlowStatus::Completed | FlowStatus::Planned => Level::Info,
+            FlowStatus::Skipped => Level::Warn,
+            FlowStatus::Failed => Level::Error,
+        };
+        let error = report.error.as_ref().map(|e| {
+            json!({"fatal": report.status == FlowStatus::Failed,
+                "exceptions": [{"class_name": e.code, "message": e.message}]})
+        });
+        let mut message = format!("flow {} is {}", flow.name, report.status.word());
+        if let Some(e) = &report.error {
+            message.push_str(&format!(": {}", e.message));
+        }
+        self.recorder.add_with_error(
+            "flow_progress",
+            Some((&flow.name, target)),
+            level,
+            message,
+            json!({"status": report.status.word(), "metrics": {
+                    "num_output_rows": report.metrics.num_output_rows,
+                    "num_deleted_rows": report.metrics.num_deleted_rows,
+                    "num_output_bytes": report.metrics.bytes_written,
+                    "executor_time_ms": report.metrics.duration_ms},
+                "data_quality": {"dropped_records": 0, "expectations": []}}),
+            error,
+        );
+    }
+
+    fn record_planning(&self, index: usize, report: &FlowReport) {
+        let flow = &self.project.flows[index];
+        let target = &self.project.tables[flow.table].shown;
+        let Some(technique) = report.technique else { return };
+        let issues: Vec<Value> = report
+            .fallback_reasons
+            .iter()
+            .map(|r| json!({"issue_type": r.word(), "prevent_incrementalization": true}))
+            .collect();
+        let information: Vec<Value> = [Technique::NoOp, Technique::PartitionOverwrite, Technique::CompleteRecompute]
+            .into_iter()
+            .map(|t| {
+                json!({"maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
+                    "is_chosen": t == technique,
+                    "is_applicable": t == technique || t == Technique::CompleteRecompute,
+                    "incrementalization_issues": if t == Technique::CompleteRecompute { json!([]) }
+                        else { json!(issues) }})
+            })
+            .collect();
+        self.recorder.add(
+            "planning_information",
+            Some((&flow.name, target)),
+            Level::Info,
+            format!("flow {} is refreshed by {}", flow.name, technique.word()),
+            json!({"technique_information": information, "predicate": report.predicate,
+                "source_table_information": report.sources}),
+        );
+    }
+
+    /// Decides how a planned flow is refreshed.
+    async fn prepare(&self, plan: &FlowPlan) -> Result<Prepared, Problem> {
+        let flow = &self.project.flows[plan.flow];
+        let table_problem = |e: windrow_delta::TableError| Problem {
+            code: e.code().into(),
+            message: e.to_string(),
+            help: None,
+        };
+        let query_problem = |e: datafusion::error::DataFusionError| {
+            let (code, message) = words_of(&e);
+            Problem { code: code.into(), message, help: None }
+        };
+        let state = match &plan.existing {
+            Some(existing) => FlowState::load(existing, &flow.name).await.map_err(table_problem)?,
+            None => None,
+        };
+        let filters = ScanFilters::of(plan).map_err(query_problem)?;
+        let gathered =
+            facts::gather(plan, state.as_ref(), &filters, self.project.time_zone(), &self.clock)
+                .await
+                .map_err(table_problem)?;
+        let decision = decide(&gathered.facts);
+        let rows = match decision.technique {
+            Technique::NoOp => None,
+            _ => Some(plan.windowed().map_err(query_problem)?),
+        };
+        Ok(Prepared { state, filters, work: Work { rows, decision } })
+    }
+
+    async fn explain(&self, index: usize, plan: &FlowPlan) -> Result<FlowReport, Problem> {
+        let prepared = self.prepare(plan).await?;
+        let mut report = self.blank(index, FlowStatus::Planned, None);
+        self.describe(plan, &prepared, &mut report);
+        if let Some(rows) = &prepared.work.rows {
+            windrow_executor::local::physical(&plan.bound.state, rows).await.map_err(|e| {
+                let (code, message) = words_of(&e);
+                Problem { code: code.into(), message, help: None }
+            })?;
+        }
+        report.sources = source_reports(plan, &prepared.filters);
+        report.metrics.bytes_scanned = report.sources.iter().map(|s| s.bytes_scanned).sum();
+        if let (Some(existing), true) = (&plan.existing, prepared.work.rows.is_some()) {
+            let removal = RemovalPlanner::preview(plan, existing).await.map_err(|e| Problem {
+                code: e.code().into(),
+                message: e.to_string(),
+                help: None,
+            })?;
+            report.metrics.num_deleted_rows = removal.deleted_rows;
+            let (removed, unclear) = (removal.remove.len() as u64, removal.looked_into);
+            report.effect = Some(Effect {
+                files_total: removal.files_total,
+                files_removed: removed,
+                files_looked_into: unclear,
+                files_kept: removal.files_total.saturating_sub(removed + unclear),
+            });
+        }
+        Ok(report)
+    }
+
+    fn describe(&self, plan: &FlowPlan, prepared: &Prepared, report: &mut FlowReport) {
+        report.technique = Some(prepared.work.decision.technique);
+        report.fallback_reasons = prepared.work.decision.reasons.clone();
+        report.predicate = plan.predicate_text();
+        report.predicate_as_written = plan.written.clone();
+        report.slices.total = u64::from(prepared.work.rows.is_some());
+    }
+
+    async fn run_one(&self, index: usize, upstream: &BTreeMap<usize, Upstream>) -> (FlowReport, Option<Table>) {
+        let mut report = self.blank(index, FlowStatus::Failed, None);
+        match self.try_run(index, upstream, false, &mut report).await {
+            Ok(done) => {
+                report.status = FlowStatus::Completed;
+                report.slices.completed = report.slices.total;
+                report.table_version = Some(done.version);
+                report.metrics = done.metrics;
+                if !done.sources.is_empty() {
+                    report.sources = done.sources;
+                }
+                if done.committed {
+                    let flow = &self.project.flows[index];
+                    let target = &self.project.tables[flow.table].shown;
+                    self.recorder.add(
+                        "commit",
+                        Some((&flow.name, target)),
+                        Level::Info,
+                        format!("version {} of {target}", done.version),
+                        json!({"version": done.version, "files_added": report.metrics.num_files_added,
+                            "files_removed": report.metrics.num_files_removed,
+                            "bytes_added": report.metrics.bytes_written}),
+                    );
+                }
+                (report, Some(done.table))
+            }
+            Err(problem) => {
+                report.slices.failed = report.slices.total;
+                report.error = Some(problem);
+                (report, None)
+            }
+        }
+    }
+
+    async fn try_run(
+        &self,
+        index: usize,
+        upstream: &BTreeMap<usize, Upstream>,
+        spilling_joins: bool,
+        report: &mut FlowReport,
+    ) -> Result<Done, Problem> {
+        let plan = self.plan(index, upstream, spilling_joins).await.map_err(first_problem)?;
+        let prepared = self.prepare(&plan).await?;
+        self.describe(&plan, &prepared, report);
+        if !spilling_joins {
+            self.record_planning(index, report);
+        }
+        let context = RunContext {
+            project: &self.project,
+            update_id: &self.id,
+            clock: self.clock,
+            partitions: self.engine.partitions(),
+            memory_limit: self.engine.memory_limit(),
+        };
+        let Prepared { state, filters, work } = prepared;
+        match run_flow(&context, &plan, work, state, &filters, !spilling_joins).await {
+            Ok(done) => Ok(done),
+            Err(Stopped::Failed(problem)) => Err(problem),
+            Err(Stopped::NeedsSpillingJoins) => {
+                Box::pin(self.try_run(index, upstream, true, report)).await
+            }
+        }
+    }
+}
+
+struct Prepared {
+    state: Option<FlowState>,
+    filters: ScanFilters,
+    work: Work,
+}
+
+/// The columns of a planned target as its readers will see them.
+fn visible(plan: &FlowPlan) -> datafusion::arrow::datatypes::SchemaRef {
+    use datafusion::catalog::TableProvider;
+    PlannedTable::new(plan.target_schema.clone()).schema()
+}
+
+fn first_problem(faults: Vec<Fault>) -> Problem {
+    match faults.into_iter().next() {
+        Some(fault) => {
+            Problem { code: fault.code.into(), message: fault.message, help: fault.help }
+        }
+        None => Problem {
+            code: "UPSTREAM_NOT_PLANNED".into(),
+            message: "a table that it reads could not be planned".into(),
+            help: None,
+        },
+    }
+}
+
+fn unique(faults: Vec<Fault>) -> Vec<Fault> {
+    let mut kept: Vec<Fault> = Vec::new();
+    for fault in faults {
+        if !kept.contains(&fault) {
+            kept.push(fault);
+        }
+    }
+    kept
+}
+
+async fn rows_outside(plan: &FlowPlan, existing: &Table) -> Result<u64, Problem> {
+    use futures::TryStreamExt;
+    let table_problem = |e: windrow_delta::TableError| Problem {
+        code: e.code().into(),
+        message: e.to_string(),
+        help: None,
+    };
+    let mut total = 0u64;
+    {
+        let mut batches = std::pin::pin!(existing.files());
+        while let Some(files) = batches.try_next().await.map_err(table_problem)? {
+            for file in files {
+                let rows = windrow_delta::prune::record_count(file.stats.as_deref()).unwrap_or(1);
+                let gone = file.deletion_vector.as_ref().map_or(0, |v| v.cardinality.unsigned_abs());
+                total += rows.saturating_sub(gone);
+            }
+        }
+    }
+    let removal = RemovalPlanner::default().plan(plan, existing).await.map_err(|e| {
+        let (code, message) = words_of(&e);
+        Problem { code: code.into(), message, help: None }
+    })?;
+    Ok(total.saturating_sub(removal.deleted_rows))
+}
+
+fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
+    let number = |key: &str| match project.setting(key) {
+        None => Ok(None),
+        Some(text) => crate::run::parse_bytes(text).map(|n| Some(n as usize)).ok_or_else(|| {
+            Fault::new("WRONG_VALUE", format!("setting `{key}` is `{text}`, which is no number of bytes"))
+        }),
+    };
+    Ok(EngineOptions {
+        memory_limit: number("windrow.memoryLimit")?,
+        partitions: number("windrow.partitions")?,
+    })
+}
+
+/// Windrow's own settings; those of other engines are passed over.
+const SETTINGS: &[&str] = &["windrow.memoryLimit", "windrow.partitions", "windrow.targetFileSize"];
+
+fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
+    for key in project.settings.keys().filter(|k| k.starts_with("windrow.")) {
+        if !SETTINGS.contains(&key.as_str()) {
+            faults.push(
+                Fault::new("UNKNOWN_SETTING", format!("there is no setting `{key}`"))
+                    .hint(name::did_you_mean(key, SETTINGS.iter().copied())),
+            );
+        }
+    }
+    let zone = project.time_zone();
+    if !is_zone(zone) {
+        faults.push(
+            Fault::new("UNKNOWN_TIME_ZONE", format!("spark.sql.session.timeZone is `{zone}`, which is no time zone"))
+                .help("use a name such as Europe/Berlin, or an offset such as +02:00"),
+        );
+    }
+}
+
+fn is_zone(zone: &str) -> bool {
+    use std::str::FromStr;
+    datafusion::arrow::array::timezone::Tz::from_str(zone).is_ok()
+}
+
+type Selection = (BTreeSet<usize>, BTreeMap<usize, FlowRequest>);
+
+/// Which flows run, and what is special about them.
+fn select(
+    project: &Project,
+    options: &UpdateOptions,
+    existing: &BTreeMap<usize, Table>,
+    faults: &mut Vec<Fault>,
+    warnings: &mut Vec<String>,
+) -> Selection {
+    let tables: Vec<&str> = project.tables.iter().map(|t| t.shown.as_str()).collect();
+    let defaults = crate::project::Defaults {
+        catalog: project.config.catalog.clone(),
+        schema: project.config.schema.clone(),
+    };
+    let find = |written: &str| {
+        let parts: Vec<String> = written.split('.').map(str::to_string).collect();
+        match project.resolve(&parts, &defaults) {
+            Ok(Relation::Table(index)) => Some(index),
+            _ => project
+                .flows
+                .iter()
+                .find(|f| name::key(&f.name) == name::key(written))
+                .map(|f| f.table),
+        }
+    };
+    let mut lookup = |list: &[String], option: &str, faults: &mut Vec<Fault>| -> Vec<usize> {
+        let mut found = Vec::new();
+        for written in list {
+            match find(written) {
+                Some(index) => found.push(index),
+                None => faults.push(
+                    Fault::new("TABLE_NOT_FOUND", format!("{option} names `{written}`, which is no table of this pipeline"))
+                        .hint(name::did_you_mean(written, tables.iter().copied()))
+                        .help(format!("its tables are {}", tables.join(", "))),
+                ),
+            }
+        }
+        found
+    };
+    let refresh = lookup(&options.refresh, "--refresh", faults);
+    let full = lookup(&options.full_refresh, "--full-refresh", faults);
+    let chosen: BTreeSet<usize> = if options.refresh.is_empty() && options.full_refresh.is_empty() {
+        (0..project.tables.len()).collect()
+    } else {
+        refresh.iter().chain(&full).copied().collect()
+    };
+    let selected: BTreeSet<usize> =
+        chosen.iter().flat_map(|t| project.tables[*t].flows.iter().copied()).collect();
+    let mut requests: BTreeMap<usize, FlowRequest> = BTreeMap::new();
+    let guarded = |table: usize| {
+        let key = "pipelines.reset.allowed";
+        let defined = project.tables[table].definition.properties.iter().find(|(k, _)| k == key);
+        let value = defined
+            .map(|(_, v)| v.clone())
+            .or_else(|| existing.get(&table).and_then(|t| t.properties().get(key).cloned()));
+        value.is_some_and(|v| v.eq_ignore_ascii_case("false"))
+    };
+    for table in &full {
+        if guarded(*table) {
+            faults.push(
+                Fault::new(
+                    "FULL_REFRESH_NOT_ALLOWED",
+                    format!("`{}` has pipelines.reset.allowed = false, so it can't be fully refreshed", project.tables[*table].shown),
+                )
+                .help("set the property to true first, if its rows may go"),
+            );
+        }
+    }
+    let mut full: BTreeSet<usize> = full.into_iter().collect();
+    if options.full_refresh_all {
+        for table in 0..project.tables.len() {
+            if guarded(table) {
+                warnings.push(format!(
+                    "`{}` has pipelines.reset.allowed = false: it is updated, not fully refreshed",
+                    project.tables[table].shown
+                ));
+            } else {
+                full.insert(table);
+            }
+        }
+    }
+    for table in &full {
+        for flow in &project.tables[*table].flows {
+            requests.entry(*flow).or_default().full_refresh = true;
+        }
+    }
+    overrides(project, options, &selected, &mut requests, faults);
+    (selected, requests)
+}
+
+fn overrides(
+    project: &Project,
+    options: &UpdateOptions,
+    selected: &BTreeSet<usize>,
+    requests: &mut BTreeMap<usize, FlowRequest>,
+    faults: &mut Vec<Fault>,
+) {
+    let known: Vec<&str> = project
+        .flows
+        .iter()
+        .filter(|f| matches!(f.definition.kind, FlowKind::ReplaceWhere { .. }))
+        .map(|f| f.name.as_str())
+        .collect();
+    for (flow, text) in &options.replace_where {
+        let option = format!("--replace-where {flow}");
+        let index = project.flows.iter().position(|f| name::key(&f.name) == name::key(flow));
+        let Some(index) = index else {
+            faults.push(
+                Fault::new("FLOW_NOT_FOUND", format!("--replace-where names `{flow}`, which is no flow of this pipeline"))
+                    .hint(name::did_you_mean(flow, known.iter().copied()))
+                    .help(format!("its REPLACE WHERE flows are {}", known.join(", "))),
+            );
+            continue;
+        };
+        let fault = if !matches!(project.flows[index].definition.kind, FlowKind::ReplaceWhere { .. }) {
+            Some(Fault::new(
+                "OVERRIDE_NOT_ALLOWED",
+                format!("--replace-where names `{flow}`, which is no REPLACE WHERE flow"),
+            ))
+        } else if !selected.contains(&index) {
+            Some(Fault::new(
+                "OVERRIDE_NOT_SELECTED",
+                format!("--replace-where names `{flow}`, which this update does not refresh"),
+            )
+            .help(format!("add --refresh {flow}, or leave --refresh out")))
+        } else if requests.get(&index).is_some_and(|r| r.override_predicate.is_some()) {
+            Some(Fault::new("OVERRIDE_TWICE", format!("--replace-where names `{flow}` twice")))
+        } else if requests.get(&index).is_some_and(|r| r.full_refresh) {
+            Some(Fault::new(
+                "OVERRIDE_WITH_FULL_REFRESH",
+                format!("`{flow}` can't be fully refreshed and take an override in one update"),
+            )
+            .help("a full refresh uses the flow's own predicate; run the override afterwards"))
+        } else {
+            None
+        };
+        match fault {
+            Some(fault) => faults.push(fault),
+            None => match parse_predicate(&option, text) {
+                Ok(predicate) => {
+                    let predicate: ExprText = predicate;
+                    requests.entry(index).or_default().override_predicate = Some(predicate);
+                }
+                Err(fault) => faults.push(fault),
+            },
+        }
+    }
+}
