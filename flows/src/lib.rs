@@ -6,3 +6,4 @@
 
 pub mod definition;
 pub mod fault;
+pub mod sql;
