@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{DataType, Query, SetExpr, TableFactor};
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token};
 
@@ -17,6 +18,9 @@ use crate::sql::rewrite::{rewrite, starts_query};
 
 /// How deep parentheses, subqueries and operators may nest.
 const DEEPEST_NESTING: usize = 100;
+
+/// How many subqueries are looked at for the place of a fault.
+const MOST_SUBQUERIES_LOOKED_AT: usize = 200;
 
 /// Words of queries, for hints about slips.
 const QUERY_WORDS: [&str; 44] = [
@@ -69,7 +73,7 @@ const QUERY_WORDS: [&str; 44] = [
 impl<'a> Cursor<'a> {
     /// An expression from here on, up to where it ends, but not behind `end`.
     pub(crate) fn expression_before(&mut self, end: usize, what: &str) -> Result<ExprText, Fault> {
-        if self.at >= end {
+        if self.at >= end || self.sees(&["SELECT"]) || self.sees(&["WITH"]) {
             return Err(self.unexpected(what, &[]));
         }
         let start = self.at;
@@ -176,6 +180,21 @@ impl<'a> Cursor<'a> {
         end: usize,
         parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
     ) -> Result<T, Fault> {
+        let (parsed, at) = match self.run_parser(start, end, parse) {
+            Ok(parsed) => parsed,
+            Err(fault) => return Err(self.fault_in_subquery(start, end).unwrap_or(fault)),
+        };
+        self.at = at;
+        Ok(parsed)
+    }
+
+    /// What was parsed, and the index behind it.
+    fn run_parser<T>(
+        &mut self,
+        start: usize,
+        end: usize,
+        parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
+    ) -> Result<(T, usize), Fault> {
         let lexemes = self.lexemes.get(start..end).unwrap_or_default();
         let rewritten = rewrite(self.source, lexemes)?;
         let mut parser = Parser::new(&PipelineDialect)
@@ -183,12 +202,53 @@ impl<'a> Cursor<'a> {
             .with_tokens_with_locations(rewritten.tokens);
         let parsed = parse(&mut parser).map_err(|error| self.parser_fault(&error, start, end))?;
         let next = parser.peek_token();
-        self.at = match next.token {
+        let at = match next.token {
             Token::EOF => end,
             _ => start + lexemes.partition_point(|lexeme| lexeme.span.start < next.span.start),
         };
         self.warnings.extend(rewritten.warnings);
-        Ok(parsed)
+        Ok((parsed, at))
+    }
+
+    /// The first fault of a subquery that is in itself not well formed. sqlparser goes back to the
+    /// parenthesis before a subquery that it could not read, and complains there.
+    fn fault_in_subquery(&self, start: usize, end: usize) -> Option<Fault> {
+        let mut innermost: Option<(usize, Fault)> = None;
+        let opens = (start..end).rev().filter(|open| {
+            let inner = self.lexemes.get(open + 1);
+            let begins = inner.is_some_and(|l| l.is_word("SELECT") || l.is_word("WITH"));
+            begins
+                && self
+                    .lexemes
+                    .get(*open)
+                    .is_some_and(|l| l.is(&Token::LParen))
+        });
+        for open in opens.take(MOST_SUBQUERIES_LOOKED_AT) {
+            let Some(close) = self
+                .matching_parenthesis(open)
+                .ok()
+                .filter(|close| *close < end)
+            else {
+                continue;
+            };
+            // A subquery around one with a fault tells nothing new.
+            if innermost.as_ref().is_some_and(|(inner, _)| *inner < close) {
+                continue;
+            }
+            let mut subquery = Cursor::new(self.source, self.lexemes);
+            let fault = match subquery.run_parser(open + 1, close, |parser| parser.parse_query()) {
+                Err(fault) => Some(fault),
+                Ok((_, at)) if at < close => {
+                    subquery.at = at;
+                    Some(subquery.unexpected_in_query(self.lexemes.get(at), "the end of the query"))
+                }
+                Ok(_) => None,
+            };
+            if let Some(fault) = fault {
+                innermost = Some((open, fault));
+            }
+        }
+        innermost.map(|(_, fault)| fault)
     }
 
     fn parser_fault(&self, error: &ParserError, start: usize, end: usize) -> Fault {
@@ -216,10 +276,10 @@ impl<'a> Cursor<'a> {
         };
         let found = index.and_then(|index| self.lexemes.get(index));
         if let Some((expected, _)) = message.split_once(", found: ") {
-            let expected = expected.strip_prefix("Expected: ").unwrap_or(expected);
+            let expected = readable(expected);
             let mut at_fault = Cursor::new(self.source, self.lexemes);
             at_fault.at = index.unwrap_or(end);
-            return at_fault.unexpected_in_query(found, expected);
+            return at_fault.unexpected_in_query(found, &expected);
         }
         let place = match found {
             Some(lexeme) => Some(self.place(lexeme, lexeme)),
@@ -260,15 +320,14 @@ impl<'a> Cursor<'a> {
             .lexemes
             .get(first..(self.at + 1).min(self.lexemes.len()));
         for lexeme in window.unwrap_or_default().iter().rev() {
-            let Some(word) = lexeme.bare_word() else {
+            let Token::Word(word) = &lexeme.token else {
                 continue;
             };
-            if QUERY_WORDS
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(word))
-            {
+            // A word that sqlparser knows is hardly a slip for another one.
+            if word.quote_style.is_some() || word.keyword != Keyword::NoKeyword {
                 continue;
             }
+            let word = word.value.as_str();
             if let Some(near) = nearest(word, QUERY_WORDS) {
                 let here = found.is_some_and(|found| found.start == lexeme.start);
                 fault = fault.hint(if here {
@@ -302,6 +361,19 @@ fn split_location(message: &str) -> (&str, Option<Location>) {
     match location {
         Some(_) => (text, location),
         None => (message, None),
+    }
+}
+
+/// What sqlparser expected, in the words of the other messages: symbols stand in backticks.
+fn readable(expected: &str) -> String {
+    let words = expected
+        .trim_start_matches("Expected")
+        .trim_start_matches([':', ' ']);
+    let words = words.trim_start_matches("Expected ");
+    if words.chars().any(char::is_alphanumeric) {
+        words.to_string()
+    } else {
+        format!("`{words}`")
     }
 }
 

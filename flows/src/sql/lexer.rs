@@ -51,34 +51,72 @@ pub(crate) struct Lexed {
 
 pub(crate) fn lex(source: &Expansion) -> Lexed {
     let text = source.expanded.as_str();
-    let mut tokens = Vec::new();
-    let outcome =
-        Tokenizer::new(&PipelineDialect, text).tokenize_with_location_into_buf(&mut tokens);
-
     let mut lexemes: Vec<Lexeme> = Vec::new();
     let mut walker = Walker::new(text);
-    for token in tokens {
-        let start = walker.advance_to(token.span.start);
-        let end = walker.advance_to(token.span.end);
-        if matches!(token.token, Token::Whitespace(_) | Token::EOF) {
-            continue;
+    loop {
+        let base = walker.at;
+        let mut tokens = Vec::new();
+        let outcome = Tokenizer::new(&PipelineDialect, walker.rest.as_str())
+            .tokenize_with_location_into_buf(&mut tokens);
+        for token in tokens {
+            let span = Span::new(shift(token.span.start, base), shift(token.span.end, base));
+            let start = walker.advance_to(span.start);
+            let end = walker.advance_to(span.end);
+            if !matches!(token.token, Token::Whitespace(_) | Token::EOF) {
+                push(
+                    &mut lexemes,
+                    Lexeme {
+                        token: token.token,
+                        span,
+                        start,
+                        end,
+                    },
+                    text,
+                );
+            }
         }
-        let mut lexeme = Lexeme {
-            token: token.token,
-            span: token.span,
-            start,
-            end,
+        let Err(error) = outcome else {
+            return Lexed {
+                lexemes,
+                fault: None,
+            };
         };
-        decode_string(&mut lexeme, text);
-        match lexemes.last_mut() {
-            Some(last) if joins_to_name(last, &lexeme) => join(last, &lexeme, text),
-            _ => lexemes.push(lexeme),
+        // sqlparser stops at the period of `f(x)._y`, where a field is meant.
+        if !walker.rest.as_str().starts_with("._") {
+            let fault = Some(unreadable(source, walker.offset, &error.message));
+            return Lexed { lexemes, fault };
         }
+        let (start, before) = (walker.offset, walker.at);
+        let after = Location::new(before.line, before.column + 1);
+        let end = walker.advance_to(after);
+        let span = Span::new(before, after);
+        push(
+            &mut lexemes,
+            Lexeme {
+                token: Token::Period,
+                span,
+                start,
+                end,
+            },
+            text,
+        );
     }
-    let fault = outcome
-        .err()
-        .map(|error| unreadable(source, walker.offset, &error.message));
-    Lexed { lexemes, fault }
+}
+
+fn push(lexemes: &mut Vec<Lexeme>, mut lexeme: Lexeme, text: &str) {
+    decode_string(&mut lexeme, text);
+    match lexemes.last_mut() {
+        Some(last) if joins_to_name(last, &lexeme) => join(last, &lexeme, text),
+        _ => lexemes.push(lexeme),
+    }
+}
+
+/// A location in a rest of the text, as one in the whole text.
+fn shift(location: Location, base: Location) -> Location {
+    if location.line <= 1 {
+        return Location::new(base.line, base.column + location.column.saturating_sub(1));
+    }
+    Location::new(base.line + location.line - 1, location.column)
 }
 
 /// Follows the tokenizer's lines and columns through the text.
@@ -207,6 +245,7 @@ fn unreadable(source: &Expansion, offset: usize, message: &str) -> Fault {
         Some('\'' | '"') => ("the string that begins here is not closed", 1),
         Some('`') => ("the name that begins here is not closed", 1),
         Some('/') => ("the comment that begins here is not closed", 2),
+        Some('$') => ("`$` has no meaning here", 1),
         Some(first) => (message, first.len_utf8()),
         None => (message, 0),
     };

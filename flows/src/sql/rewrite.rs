@@ -12,6 +12,8 @@
 //! | `1.5D`, `1F`, `1S`, `1Y`, `1.50BD` | `CAST(1.5 AS DOUBLE)` ... |
 //! | `INTERVAL 1 DAY 2 HOURS` | `(INTERVAL 1 DAY + INTERVAL 2 HOURS)` |
 //! | `'a' 'b'`, `r'\d'` | one string |
+//! | `LATERAL VIEW f(...) AS c` | `LATERAL VIEW f(...) __windrow_lateral AS c` |
+//! | `struct(*)` | a call of the function `struct` |
 
 use std::collections::BTreeSet;
 
@@ -22,6 +24,9 @@ use crate::fault::Fault;
 use crate::sql::expansion::Expansion;
 use crate::sql::lexer::{Lexeme, NUMBER_SUFFIXES};
 use crate::sql::relation::STREAM_FUNCTION;
+
+/// The name of a LATERAL VIEW that was written without one.
+const LATERAL_VIEW_NAME: &str = "__windrow_lateral";
 
 /// Tokens for sqlparser, and what was deprecated about them.
 pub(crate) struct Rewritten {
@@ -79,6 +84,8 @@ struct Rewriter<'a> {
     level: Level,
     run: usize,
     set_operations: usize,
+    /// How many parentheses were open at a LATERAL VIEW whose function has not ended.
+    lateral_view: Option<usize>,
     /// In lower case.
     live_names: BTreeSet<String>,
     live_names_found: BTreeSet<String>,
@@ -96,6 +103,7 @@ impl<'a> Rewriter<'a> {
             level: Level::default(),
             run: 0,
             set_operations: 0,
+            lateral_view: None,
             live_names,
             live_names_found: BTreeSet::new(),
             warnings: Vec::new(),
@@ -128,6 +136,11 @@ impl<'a> Rewriter<'a> {
                 self.copy(lexeme);
             }
             Token::Colon => self.colon(lexeme)?,
+            Token::Question | Token::Placeholder(_) => {
+                return Err(self
+                    .refuse(lexeme, "a parameter marker")
+                    .help("write ${name} and set it under `configuration`"));
+            }
             Token::Word(_) => self.word(lexeme)?,
             _ => {
                 self.level.expects_relation = false;
@@ -206,7 +219,10 @@ impl<'a> Rewriter<'a> {
         let stream = self.level.stream;
         self.level = self.levels.pop().unwrap_or_default();
         match stream {
-            StreamEnd::No => self.copy(lexeme),
+            StreamEnd::No => {
+                self.copy(lexeme);
+                self.end_lateral_view(lexeme.span);
+            }
             StreamEnd::Inner => {
                 self.copy(lexeme);
                 self.end_stream(lexeme.span)?;
@@ -217,6 +233,16 @@ impl<'a> Rewriter<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives a name to a LATERAL VIEW without one, which sqlparser asks for.
+    fn end_lateral_view(&mut self, span: Span) {
+        if self.lateral_view == Some(self.levels.len()) {
+            self.lateral_view = None;
+            if self.peek_word(0, "AS") {
+                self.emit(Token::make_word(LATERAL_VIEW_NAME, None), span);
+            }
+        }
     }
 
     fn word(&mut self, lexeme: &Lexeme) -> Result<(), Fault> {
@@ -246,6 +272,19 @@ impl<'a> Rewriter<'a> {
         if opens && (lexeme.is_word("PIVOT") || lexeme.is_word("UNPIVOT")) && self.level.in_from {
             let name = lexeme.bare_word().unwrap_or_default().to_uppercase();
             return Err(self.refuse(lexeme, &name));
+        }
+        if opens && lexeme.is_word("WITH") && self.level.in_from {
+            return Err(self
+                .refuse(lexeme, "WITH (...) here")
+                .help("options of a stream stand right behind its name: STREAM t WITH (option = value) AS alias"));
+        }
+        if opens && lexeme.is_word("STRUCT") && self.peek_is(2, &Token::Mul) {
+            self.emit(Token::make_word("struct", Some('`')), lexeme.span);
+            self.at += 1;
+            return Ok(());
+        }
+        if lexeme.is_word("LATERAL") && self.peek_word(1, "VIEW") {
+            self.lateral_view = Some(self.levels.len());
         }
         if lexeme.is_word("WATERMARK") && self.peek_word(2, "DELAY") && self.peek_word(3, "OF") {
             return Err(self.refuse(lexeme, "WATERMARK ... DELAY OF"));

@@ -296,9 +296,11 @@ impl Cursor<'_> {
         let condition = self.expression_in_parentheses("the condition")?;
         let on_violation = if self.take(&["ON"]) {
             self.expect(&["VIOLATION"])?;
-            if self.take(&["DROP", "ROW"]) {
+            if self.take(&["DROP"]) {
+                self.expect(&["ROW"])?;
                 OnViolation::DropRow
-            } else if self.take(&["FAIL", "UPDATE"]) {
+            } else if self.take(&["FAIL"]) {
+                self.expect(&["UPDATE"])?;
                 OnViolation::FailUpdate
             } else {
                 return Err(self.unexpected("DROP ROW or FAIL UPDATE", &["DROP", "FAIL"]));
