@@ -4,10 +4,12 @@
 //! a message may point at carries its [`Place`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use sqlparser::ast;
 
 use crate::fault::Place;
+use crate::sql::Expansion;
 
 /// A name as written, one to three parts (`table`, `schema.table`, `catalog.schema.table`).
 #[derive(Debug, Clone)]
@@ -36,14 +38,18 @@ pub struct ExprText {
     pub ast: ast::Expr,
     pub text: String,
     pub place: Place,
+    /// Leads from spans inside `ast` back to the file, see [`ExprText::place_of`].
+    pub origin: Arc<Expansion>,
 }
 
-/// A query with its text as written. Spans inside `ast` are relative to `place.source`.
+/// A query with its text as written. Streams in `ast` are read with [`crate::sql::stream_of`].
 #[derive(Debug, Clone)]
 pub struct QueryText {
     pub ast: Box<ast::Query>,
     pub text: String,
     pub place: Place,
+    /// Leads from spans inside `ast` back to the file, see [`QueryText::place_of`].
+    pub origin: Arc<Expansion>,
 }
 
 /// `name type [NOT NULL] [COMMENT text] [GENERATED ALWAYS AS (e)]`.
@@ -112,9 +118,16 @@ pub struct ViewDefinition {
 #[derive(Debug, Clone)]
 pub enum FlowKind {
     /// `REPLACE WHERE predicate BY NAME query`.
-    ReplaceWhere { predicate: ExprText, query: QueryText },
+    ReplaceWhere {
+        predicate: ExprText,
+        query: QueryText,
+    },
     /// `REPLACE USING (keys) SEQUENCE BY e BY NAME query`.
-    ReplaceUsing { keys: Vec<Name>, sequence_by: ExprText, query: QueryText },
+    ReplaceUsing {
+        keys: Vec<Name>,
+        sequence_by: ExprText,
+        query: QueryText,
+    },
     /// `INSERT [ONCE] BY NAME query`, or the `AS query` of a streaming table.
     Append { once: bool, query: QueryText },
     /// `AUTO CDC` and `APPLY CHANGES`; parsed as far as its name, see [`FlowKind::word`].
@@ -153,11 +166,18 @@ pub struct FlowDefinition {
 /// One statement of a pipeline file. A `CREATE ... TABLE` with a flow gives a table and a flow.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    Table { table: Box<TableDefinition>, flow: Option<Box<FlowDefinition>> },
+    Table {
+        table: Box<TableDefinition>,
+        flow: Option<Box<FlowDefinition>>,
+    },
     View(Box<ViewDefinition>),
     Flow(Box<FlowDefinition>),
     /// `SET key = value`.
-    Set { key: String, value: String, place: Place },
+    Set {
+        key: String,
+        value: String,
+        place: Place,
+    },
     /// `USE CATALOG c`.
     UseCatalog(Name),
     /// `USE SCHEMA s`.

@@ -10,5 +10,6 @@ pub mod graph;
 pub mod name;
 pub mod refresh;
 pub mod render;
+pub mod sql;
 pub mod types;
 pub mod window;
