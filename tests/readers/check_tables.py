@@ -381,6 +381,8 @@ def extremes(file, path, type):
             values = values.filter(pc.invert(is_nan))
         if type in ("timestamp", "timestamp_ntz"):
             values = pc.cast(pc.cast(values, pa.timestamp("us", values.type.tz), safe=False), pa.int64())
+        if type in ("string", "binary"):
+            values = pc.cast(values, pa.large_string() if type == "string" else pa.large_binary())
         if type == "boolean":
             values = pc.cast(values, pa.int8())
         bounds = pc.min_max(values).as_py()

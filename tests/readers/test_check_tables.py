@@ -43,7 +43,7 @@ def sample(rows=100):
         "flag": pa.array(maybe([i % 2 == 0 for i in range(rows)]), pa.bool_()),
         "raw": pa.array(maybe([bytes([i % 256, 0, 255]) for i in range(rows)]), pa.binary()),
         "nothing": pa.array([None] * rows, pa.int32()),
-        "deep": pa.array([{"a": i, "b": {"c": str(i)}} for i in range(rows)]),
+        "deep": pa.array(maybe([{"a": i, "b": {"c": str(i)} if i % 3 else None} for i in range(rows)])),
         "many": pa.array(maybe([[i, None, i + 1] for i in range(rows)]), pa.list_(pa.int32())),
     })
 
