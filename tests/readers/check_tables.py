@@ -130,8 +130,7 @@ class Table:
 
     def check(self):
         """Runs all checks; returns a line about the table."""
-        log = Log(self.store)
-        self.problems = log.problems
+        log = Log(self.store, self.problems)
         self.state = log.replay()
         self.check_protocol()
         self.read_schema()
@@ -354,7 +353,8 @@ class Table:
                 if column.type == "binary":
                     source = f"encode({source})"
             elif column.physical in self.file_columns:
-                source = f"data.{quoted(column.physical)}"
+                source = logical(f"data.{quoted(column.physical)}", column.type) if column.mapped else (
+                    f"data.{quoted(column.physical)}")
             select.append(f"CAST({source} AS {column.sql_type}) AS {quoted(column.name)}")
         if not values:
             self.rows_of(f"CREATE TEMP VIEW ours AS SELECT {', '.join(select)} FROM parts")
@@ -480,6 +480,20 @@ def sql_type(type):
     return PLAIN_TYPES.get(type) or type.upper()
 
 
+def logical(value, type, depth=0):
+    """An expression of DuckDB that gives the fields of structs their logical names."""
+    if not isinstance(type, dict) or type["type"] == "map":
+        return value
+    if type["type"] == "array":
+        item = f"item{depth}"
+        return f"list_transform({value}, lambda {item}: {logical(item, type['elementType'], depth + 1)})"
+    fields = []
+    for field in type["fields"]:
+        physical = field["metadata"]["delta.columnMapping.physicalName"]
+        fields.append(f"{quoted(field['name'])} := {logical(f'{value}.{quoted(physical)}', field['type'], depth)}")
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
+
+
 def arrow_types(type):
     """The Arrow types of a Parquet column that holds a Delta type."""
     if type in ARROW_TYPES:
@@ -498,13 +512,14 @@ def literal(text):
 
 def check(uri, options):
     """The faults of one table, and a line about it."""
+    found = []
     with tempfile.TemporaryDirectory() as scratch:
         try:
             table = Table(uri, options, scratch)
-            line = table.check()
-            return table.problems, line
-        except (LogError, deletion_vectors.VectorError) as error:
-            return [*table.problems, str(error)] if "table" in locals() else [str(error)], "not checked to its end"
+            found = table.problems
+            return table.problems, table.check()
+        except (LogError, deletion_vectors.VectorError, duckdb.Error, pa.ArrowException, OSError) as error:
+            return [*found, f"{type(error).__name__}: {error}"], "not checked to its end"
 
 
 def main():

@@ -37,11 +37,13 @@ class State:
 
 
 class Log:
-    """The log below `store`, which has `list(folder)`, `read(path)` and `open(path)`."""
+    """The log below `store`, which has `list(folder)`, `read(path)` and `open(path)`.
 
-    def __init__(self, store):
-        self.store = store
-        self.problems = []
+    What is wrong with it is added to `problems`.
+    """
+
+    def __init__(self, store, problems):
+        self.store, self.problems = store, problems
         names = store.list("_delta_log")
         self.commits = sorted(int(m[1]) for m in map(COMMIT.match, names) if m)
         self.checkpoints = self._complete_checkpoints(names)

@@ -98,6 +98,12 @@ class Checker(unittest.TestCase):
         write_deltalake(self.table, data, partition_by=["text", "day", "at", "n"])
         self.assertSound()
 
+    def test_mapped_columns(self):
+        data = pa.table({"a b": [1, 2], "deep": [{"x y": [{"z,": 1}]}, None], "p q": ["u", "v"]})
+        write_deltalake(self.table, data, partition_by=["p q"],
+                        configuration={"delta.columnMapping.mode": "name"})
+        self.assertSound(require_stats=True)
+
     def test_new_columns_deletes_and_empty_tables(self):
         write_deltalake(self.table, pa.table({"id": [1, 2, 3]}))
         write_deltalake(self.table, pa.table({"id": [4], "more": ["x"]}), mode="append", schema_mode="merge")
