@@ -80,14 +80,14 @@ pub fn create(parent: &Path, name: &str, today: NaiveDate) -> Result<PathBuf, In
         let path = path.to_owned();
         move |source| InitError::Io { path, source }
     };
-    match fs::read_dir(&folder) {
-        Ok(mut entries) if entries.next().is_none() => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Ok(_) => return Err(InitError::Exists { path: folder }),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(InitError::Exists { path: folder });
-        }
+    let occupied = match fs::read_dir(&folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => true,
         Err(error) => return Err(io_at(&folder)(error)),
+    };
+    if occupied {
+        return Err(InitError::Exists { path: folder });
     }
     for (path, content) in files(name, today) {
         let path = folder.join(path);
