@@ -1,1 +1,5 @@
+//! The `windrow` command.
+
+mod init;
+
 fn main() {}
