@@ -1,1 +1,3 @@
 //! windrow-executor
+
+pub mod spark;

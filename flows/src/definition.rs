@@ -112,9 +112,16 @@ pub struct ViewDefinition {
 #[derive(Debug, Clone)]
 pub enum FlowKind {
     /// `REPLACE WHERE predicate BY NAME query`.
-    ReplaceWhere { predicate: ExprText, query: QueryText },
+    ReplaceWhere {
+        predicate: ExprText,
+        query: QueryText,
+    },
     /// `REPLACE USING (keys) SEQUENCE BY e BY NAME query`.
-    ReplaceUsing { keys: Vec<Name>, sequence_by: ExprText, query: QueryText },
+    ReplaceUsing {
+        keys: Vec<Name>,
+        sequence_by: ExprText,
+        query: QueryText,
+    },
     /// `INSERT [ONCE] BY NAME query`, or the `AS query` of a streaming table.
     Append { once: bool, query: QueryText },
     /// `AUTO CDC` and `APPLY CHANGES`; parsed as far as its name, see [`FlowKind::word`].
@@ -153,11 +160,18 @@ pub struct FlowDefinition {
 /// One statement of a pipeline file. A `CREATE ... TABLE` with a flow gives a table and a flow.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    Table { table: Box<TableDefinition>, flow: Option<Box<FlowDefinition>> },
+    Table {
+        table: Box<TableDefinition>,
+        flow: Option<Box<FlowDefinition>>,
+    },
     View(Box<ViewDefinition>),
     Flow(Box<FlowDefinition>),
     /// `SET key = value`.
-    Set { key: String, value: String, place: Place },
+    Set {
+        key: String,
+        value: String,
+        place: Place,
+    },
     /// `USE CATALOG c`.
     UseCatalog(Name),
     /// `USE SCHEMA s`.

@@ -41,7 +41,13 @@ pub struct Fault {
 
 impl Fault {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, help: None, place: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            help: None,
+            place: None,
+        }
     }
 
     pub fn at(mut self, place: impl Into<Option<Place>>) -> Self {
@@ -67,8 +73,16 @@ impl fmt::Display for Fault {
         if let Some(place) = &self.place {
             let number = place.line.to_string();
             margin = number.len();
-            write!(f, "\n{:margin$}--> {}:{}:{}", "", place.source.name, place.line, place.column)?;
-            let line = place.source.text.lines().nth(place.line.saturating_sub(1) as usize);
+            write!(
+                f,
+                "\n{:margin$}--> {}:{}:{}",
+                "", place.source.name, place.line, place.column
+            )?;
+            let line = place
+                .source
+                .text
+                .lines()
+                .nth(place.line.saturating_sub(1) as usize);
             if let Some(line) = line {
                 let start = place.column.saturating_sub(1) as usize;
                 let length = line.chars().count();
@@ -78,10 +92,17 @@ impl fmt::Display for Fault {
                     length
                 };
                 // A tab stays a tab in the line of carets, so that both lines move alike.
-                let indent: String =
-                    line.chars().take(start).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+                let indent: String = line
+                    .chars()
+                    .take(start)
+                    .map(|c| if c == '\t' { '\t' } else { ' ' })
+                    .collect();
                 let carets = "^".repeat(end.min(length).saturating_sub(start).max(1));
-                write!(f, "\n{:margin$} |\n{number} | {line}\n{:margin$} | {indent}{carets}", "", "")?;
+                write!(
+                    f,
+                    "\n{:margin$} |\n{number} | {line}\n{:margin$} | {indent}{carets}",
+                    "", ""
+                )?;
                 if let Some(hint) = &self.hint {
                     write!(f, " {hint}")?;
                 }

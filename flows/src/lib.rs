@@ -5,4 +5,5 @@
 //! without a table. Reading and writing tables is left to the crates above.
 
 pub mod definition;
+pub mod dialect;
 pub mod fault;
