@@ -36,6 +36,8 @@ impl fmt::Display for Name {
 #[derive(Debug, Clone)]
 pub struct ExprText {
     pub ast: ast::Expr,
+    /// The same with every name in lower case, since names compare without case.
+    pub normalised: ast::Expr,
     pub text: String,
     pub place: Place,
     /// Leads from spans inside `ast` back to the file, see [`ExprText::place_of`].
@@ -46,6 +48,8 @@ pub struct ExprText {
 #[derive(Debug, Clone)]
 pub struct QueryText {
     pub ast: Box<ast::Query>,
+    /// The same with every name in lower case, since names compare without case.
+    pub normalised: Box<ast::Query>,
     pub text: String,
     pub place: Place,
     /// Leads from spans inside `ast` back to the file, see [`QueryText::place_of`].

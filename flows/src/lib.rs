@@ -5,6 +5,7 @@
 //! without a table. Reading and writing tables is left to the crates above.
 
 pub mod definition;
+pub mod dialect;
 pub mod fault;
 pub mod graph;
 pub mod name;

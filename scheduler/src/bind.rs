@@ -26,7 +26,7 @@ use windrow_flows::definition::QueryText;
 use windrow_flows::dialect;
 use windrow_flows::fault::Fault;
 use windrow_flows::name;
-use windrow_flows::sql::{normalised, stream_of};
+use windrow_flows::sql::stream_of;
 
 use crate::evolve::OutputColumn;
 use crate::project::{Defaults, Project, Relation};
@@ -154,7 +154,7 @@ impl Binder<'_> {
         defaults: &Defaults,
         work: &mut Work,
     ) -> Result<LogicalPlan, Vec<Fault>> {
-        let mut ast = normalised(query).map_err(|f| vec![f])?;
+        let mut ast = query.normalised.clone();
         work.fingerprint.push_str(&ast.to_string());
         work.fingerprint.push('\n');
         let mut factors = Factors { read_files: Vec::new(), faults: Vec::new(), query };

@@ -264,8 +264,7 @@ fn target_rows(
 pub fn planned(bound: &Bound, target: &SchemaRef, sql: &str) -> Result<Expr, DataFusionError> {
     let parsed = windrow_flows::sql::parse_predicate("table property", sql)
         .map_err(|f| DataFusionError::Plan(f.message))?;
-    let mut ast = windrow_flows::sql::normalised_expr(&parsed)
-        .map_err(|f| DataFusionError::Plan(f.message))?;
+    let mut ast = parsed.normalised;
     if let Some(fault) = windrow_flows::dialect::rewrite_expr(&mut ast).into_iter().next() {
         return Err(DataFusionError::Plan(format!("`{sql}`: {}", fault.message)));
     }

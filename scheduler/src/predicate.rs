@@ -14,7 +14,6 @@ use windrow_flows::definition::{ExprText, QueryText};
 use windrow_flows::dialect;
 use windrow_flows::fault::Fault;
 use windrow_flows::name;
-use windrow_flows::sql::normalised_expr;
 use windrow_flows::types::sql_name;
 
 use crate::bind::words_of;
@@ -35,7 +34,7 @@ pub fn pin(
     query: &QueryText,
 ) -> Result<Pinned, Vec<Fault>> {
     let whole = || Some(predicate.place.clone());
-    let mut ast = normalised_expr(predicate).map_err(|f| vec![f])?;
+    let mut ast = predicate.normalised.clone();
     let mut check = Check { schema, table, predicate, query, faults: Vec::new(), deterministic: true };
     let _ = ast.visit(&mut check);
     let Check { faults, deterministic, .. } = check;

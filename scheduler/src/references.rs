@@ -11,7 +11,6 @@ use windrow_executor::session::Engine;
 use windrow_flows::definition::QueryText;
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::sql::normalised;
 
 use crate::flow::query_of;
 use crate::project::{Defaults, Project, Relation};
@@ -54,7 +53,7 @@ fn collect(
     tables: &mut BTreeSet<usize>,
     views: &mut BTreeSet<usize>,
 ) {
-    let Ok(ast) = normalised(query) else { return };
+    let ast = query.normalised.clone();
     let statement = PlannerStatement::Statement(Box::new(ast::Statement::Query(ast)));
     let Ok(references) = state.resolve_table_references(&statement) else { return };
     for reference in references {

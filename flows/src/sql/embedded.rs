@@ -78,10 +78,12 @@ impl<'a> Cursor<'a> {
         }
         let start = self.at;
         let ast = self.embedded(start, end, |parser| parser.parse_expr())?;
+        let normalised = self.normalised(start, end, |parser| parser.parse_expr())?;
         let text = self.text(start, self.at).to_string();
         let place = self.place_since(start);
         Ok(ExprText {
             ast,
+            normalised,
             text,
             place,
             origin: Arc::clone(self.source),
@@ -131,6 +133,7 @@ impl<'a> Cursor<'a> {
             return Err(self.unexpected("a query", &["SELECT", "WITH", "VALUES", "FROM"]));
         }
         let ast = self.embedded(start, end, |parser| parser.parse_query())?;
+        let normalised = self.normalised(start, end, |parser| parser.parse_query())?;
         if self.at < end {
             let found = self.lexemes.get(self.at);
             return Err(self.unexpected_in_query(found, "the end of the query"));
@@ -146,6 +149,7 @@ impl<'a> Cursor<'a> {
         let text = self.text(start, end).to_string();
         Ok(QueryText {
             ast,
+            normalised,
             text,
             place,
             origin: Arc::clone(self.source),
@@ -186,6 +190,27 @@ impl<'a> Cursor<'a> {
         };
         self.at = at;
         Ok(parsed)
+    }
+
+    /// The tree of what was parsed before, with all names in lower case. Keywords are words too,
+    /// but the parser knows them by more than their letters.
+    fn normalised<T>(
+        &mut self,
+        start: usize,
+        end: usize,
+        parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
+    ) -> Result<T, Fault> {
+        let lexemes = self.lexemes.get(start..end).unwrap_or_default();
+        let mut tokens = rewrite(self.source, lexemes)?.tokens;
+        for token in &mut tokens {
+            if let Token::Word(word) = &mut token.token {
+                word.value = word.value.to_lowercase();
+            }
+        }
+        let mut parser = Parser::new(&PipelineDialect)
+            .with_recursion_limit(DEEPEST_NESTING)
+            .with_tokens_with_locations(tokens);
+        parse(&mut parser).map_err(|error| self.parser_fault(&error, start, end))
     }
 
     /// What was parsed, and the index behind it.

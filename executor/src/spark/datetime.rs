@@ -1,0 +1,643 @@
+//! Functions of dates and timestamps.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, Date32Array, Float64Array, Int32Array, Int64Array, StringArray,
+    TimestampMicrosecondArray,
+};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, exec_err, plan_err};
+
+use super::cast::zone_of;
+use super::pattern::Pattern;
+use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
+use super::types;
+
+macro_rules! function {
+    ($name:literal, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
+        Definition {
+            name: $name,
+            params: Params::Fixed {
+                least: [$(Param::$param),*].len(),
+                all: &[$(Param::$param),*],
+            },
+            returns: Returns::$returns,
+            evaluate: $evaluate,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[Definition] = &[
+    function!("year", [Date], Int, |call| of_date(call, |days| civil(
+        days
+    )
+    .0)),
+    function!("quarter", [Date], Int, |call| of_date(call, |days| {
+        i64::from((civil(days).1 + 2) / 3)
+    })),
+    function!("month", [Date], Int, |call| of_date(call, |days| civil(
+        days
+    )
+    .1
+    .into())),
+    function!("day", [Date], Int, |call| of_date(call, |days| civil(days)
+        .2
+        .into())),
+    function!("dayofweek", [Date], Int, |call| of_date(call, |days| (days
+        + 4)
+    .rem_euclid(7)
+        + 1)),
+    function!("weekday", [Date], Int, |call| of_date(call, |days| (days
+        + 3)
+    .rem_euclid(7))),
+    function!("dayofyear", [Date], Int, |call| of_date(call, day_of_year)),
+    function!("weekofyear", [Date], Int, |call| of_date(call, iso_week)),
+    function!("hour", [Instant, Text], Int, |call| of_time(
+        call,
+        3_600 * MICROS_PER_SECOND,
+        24
+    )),
+    function!("minute", [Instant, Text], Int, |call| of_time(
+        call,
+        60 * MICROS_PER_SECOND,
+        60
+    )),
+    function!("second", [Instant, Text], Int, |call| of_time(
+        call,
+        MICROS_PER_SECOND,
+        60
+    )),
+    function!("date_add", [Date, Int], Date, |call| move_date(
+        call,
+        |date, days| date.checked_add(days)
+    )),
+    function!("date_sub", [Date, Int], Date, |call| move_date(
+        call,
+        |date, days| date.checked_sub(days)
+    )),
+    function!("add_months", [Date, Int], Date, |call| move_date(
+        call,
+        time::add_months
+    )),
+    function!("datediff", [Date, Date], Int, datediff),
+    function!("last_day", [Date], Date, |call| map_date(call, last_day)),
+    function!("next_day", [Date, Text], Date, next_day),
+    function!("trunc", [Date, Text], Date, trunc),
+    function!("date_trunc", [Text, Instant, Text], Instant, date_trunc),
+    function!("make_date", [Int, Int, Int], Date, make_date),
+    function!("unix_date", [Date], Int, |call| of_date(call, |days| days)),
+    function!("date_from_unix_date", [Int], Date, |call| Ok(call
+        .typed::<Int32Array>(0)?
+        .iter()
+        .collect::<Date32Array>()
+        .into_ref())),
+    function!("unix_seconds", [Instant], Long, |call| of_instant(
+        call,
+        MICROS_PER_SECOND
+    )),
+    function!("unix_millis", [Instant], Long, |call| of_instant(
+        call, 1000
+    )),
+    function!("unix_micros", [Instant], Long, |call| of_instant(call, 1)),
+    function!("timestamp_seconds", [Long], Instant, |call| to_instant(
+        call,
+        MICROS_PER_SECOND
+    )),
+    function!("timestamp_millis", [Long], Instant, |call| to_instant(
+        call, 1000
+    )),
+    function!("timestamp_micros", [Long], Instant, |call| to_instant(
+        call, 1
+    )),
+    function!("from_utc_timestamp", [Instant, Text], Instant, |call| {
+        shift_zone(call, Zone::to_local)
+    }),
+    function!("to_utc_timestamp", [Instant, Text], Instant, |call| {
+        shift_zone(call, Zone::to_instant)
+    }),
+    function!("date_format", [Instant, Text, Text], Text, date_format),
+    function!("to_date", [Text, Text], Date, to_date),
+    function!("to_timestamp", [Text, Text, Text], Instant, to_timestamp),
+    Definition {
+        name: "unix_timestamp",
+        params: Params::Custom(unix_timestamp_params),
+        returns: Returns::Long,
+        evaluate: unix_timestamp,
+    },
+    function!("from_unixtime", [Long, Text, Text], Text, from_unixtime),
+    function!(
+        "months_between",
+        [Instant, Instant, Boolean, Text],
+        Double,
+        months_between
+    ),
+    Definition {
+        name: "spark_add_interval",
+        params: Params::Custom(interval_params),
+        returns: Returns::Custom(|types, _| Ok(types.first().cloned().unwrap_or(DataType::Null))),
+        evaluate: add_interval,
+    },
+];
+
+trait IntoRef {
+    fn into_ref(self) -> ArrayRef;
+}
+
+impl<A: Array + 'static> IntoRef for A {
+    fn into_ref(self) -> ArrayRef {
+        Arc::new(self)
+    }
+}
+
+fn of_date(call: &Call, part: impl Fn(i64) -> i64) -> Result<ArrayRef> {
+    let dates = call.typed::<Date32Array>(0)?;
+    Ok(dates
+        .iter()
+        .map(|date| date.map(|date| part(date.into()) as i32))
+        .collect::<Int32Array>()
+        .into_ref())
+}
+
+fn map_date(call: &Call, convert: impl Fn(i64) -> Option<i64>) -> Result<ArrayRef> {
+    let dates = call.typed::<Date32Array>(0)?;
+    let convert = |date: i32| convert(date.into()).and_then(|date| i32::try_from(date).ok());
+    Ok(dates
+        .iter()
+        .map(|date| date.and_then(convert))
+        .collect::<Date32Array>()
+        .into_ref())
+}
+
+fn of_time(call: &Call, unit: i64, modulus: i64) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[1])?;
+    let instants = call.typed::<TimestampMicrosecondArray>(0)?;
+    let part = |instant: i64| {
+        let local = zone.to_local(instant)?;
+        Some((local.rem_euclid(MICROS_PER_DAY) / unit % modulus) as i32)
+    };
+    Ok(instants
+        .iter()
+        .map(|instant| instant.and_then(part))
+        .collect::<Int32Array>()
+        .into_ref())
+}
+
+fn of_instant(call: &Call, unit: i64) -> Result<ArrayRef> {
+    let instants = call.typed::<TimestampMicrosecondArray>(0)?;
+    Ok(instants
+        .iter()
+        .map(|instant| instant.map(|i| i.div_euclid(unit)))
+        .collect::<Int64Array>()
+        .into_ref())
+}
+
+fn to_instant(call: &Call, unit: i64) -> Result<ArrayRef> {
+    let values = call.typed::<Int64Array>(0)?;
+    let instants = values.iter().map(|value| match value {
+        None => Ok(None),
+        Some(value) => match value.checked_mul(unit) {
+            Some(instant) => Ok(Some(instant)),
+            None => {
+                exec_err!("ARITHMETIC_OVERFLOW: overflow: {value} is beyond the range of TIMESTAMP")
+            }
+        },
+    });
+    instant_array(instants)
+}
+
+fn instant_array(instants: impl Iterator<Item = Result<Option<i64>>>) -> Result<ArrayRef> {
+    Ok(instants
+        .collect::<Result<TimestampMicrosecondArray>>()?
+        .with_timezone("UTC")
+        .into_ref())
+}
+
+fn day_of_year(days: i64) -> i64 {
+    let (year, ..) = civil(days);
+    days - from_civil(year, 1, 1).unwrap_or(days) + 1
+}
+
+fn iso_week(days: i64) -> i64 {
+    // The week belongs to the year that its Thursday is in.
+    let thursday = days - (days + 3).rem_euclid(7) + 3;
+    (day_of_year(thursday) - 1) / 7 + 1
+}
+
+fn last_day(days: i64) -> Option<i64> {
+    let (year, month, _) = civil(days);
+    from_civil(year, month, time::days_in_month(year, month))
+}
+
+fn move_date(call: &Call, moved: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
+    let dates = call.typed::<Date32Array>(0)?;
+    let steps = call.typed::<Int32Array>(1)?;
+    let result = dates.iter().zip(steps.iter()).map(|pair| match pair {
+        (Some(date), Some(step)) => {
+            match moved(date.into(), step.into()).and_then(|date| i32::try_from(date).ok()) {
+                Some(date) => Ok(Some(date)),
+                None => exec_err!(
+                    "ARITHMETIC_OVERFLOW: overflow: a date {step} on from {} has no number",
+                    time::format_date(date.into())
+                ),
+            }
+        }
+        _ => Ok(None),
+    });
+    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+}
+
+fn datediff(call: &Call) -> Result<ArrayRef> {
+    let ends = call.typed::<Date32Array>(0)?;
+    let starts = call.typed::<Date32Array>(1)?;
+    let days = ends
+        .iter()
+        .zip(starts.iter())
+        .map(|(end, start)| Some(end?.wrapping_sub(start?)));
+    Ok(days.collect::<Int32Array>().into_ref())
+}
+
+fn next_day(call: &Call) -> Result<ArrayRef> {
+    let dates = call.typed::<Date32Array>(0)?;
+    let names = call.text(1)?;
+    let result = dates.iter().zip(names.iter()).map(|pair| {
+        let (Some(date), Some(name)) = pair else {
+            return Ok(None);
+        };
+        let weekday = match name.trim().to_uppercase().as_str() {
+            "MO" | "MON" | "MONDAY" => 0,
+            "TU" | "TUE" | "TUESDAY" => 1,
+            "WE" | "WED" | "WEDNESDAY" => 2,
+            "TH" | "THU" | "THURSDAY" => 3,
+            "FR" | "FRI" | "FRIDAY" => 4,
+            "SA" | "SAT" | "SATURDAY" => 5,
+            "SU" | "SUN" | "SUNDAY" => 6,
+            _ => return exec_err!("ILLEGAL_DAY_OF_WEEK: there is no day of the week '{name}'"),
+        };
+        let today = (date + 3).rem_euclid(7);
+        Ok(Some(date + 1 + (weekday - today - 1).rem_euclid(7)))
+    });
+    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+}
+
+/// A date cut to the begin of a unit of at least a week.
+fn cut_date(days: i64, unit: &str) -> Option<i64> {
+    let (year, month, _) = civil(days);
+    match unit {
+        "YEAR" | "YYYY" | "YY" => from_civil(year, 1, 1),
+        "QUARTER" => from_civil(year, (month - 1) / 3 * 3 + 1, 1),
+        "MONTH" | "MM" | "MON" => from_civil(year, month, 1),
+        "WEEK" => Some(days - (days + 3).rem_euclid(7)),
+        _ => None,
+    }
+}
+
+fn trunc(call: &Call) -> Result<ArrayRef> {
+    let dates = call.typed::<Date32Array>(0)?;
+    let units = call.text(1)?;
+    let cut = |(date, unit): (Option<i32>, Option<&str>)| {
+        let days = cut_date(date?.into(), &unit?.to_uppercase())?;
+        i32::try_from(days).ok()
+    };
+    Ok(dates
+        .iter()
+        .zip(units.iter())
+        .map(cut)
+        .collect::<Date32Array>()
+        .into_ref())
+}
+
+fn date_trunc(call: &Call) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[2])?;
+    let units = call.text(0)?;
+    let instants = call.typed::<TimestampMicrosecondArray>(1)?;
+    let cut = |instant: i64, unit: &str| {
+        let unit = unit.to_uppercase();
+        match unit.as_str() {
+            "MICROSECOND" => return Some(instant),
+            "MILLISECOND" => return Some(instant - instant.rem_euclid(1000)),
+            "SECOND" => return Some(instant - instant.rem_euclid(MICROS_PER_SECOND)),
+            _ => {}
+        }
+        let local = zone.to_local(instant)?;
+        let step = match unit.as_str() {
+            "MINUTE" => 60 * MICROS_PER_SECOND,
+            "HOUR" => 3600 * MICROS_PER_SECOND,
+            "DAY" | "DD" => MICROS_PER_DAY,
+            _ => {
+                let days = cut_date(local.div_euclid(MICROS_PER_DAY), &unit)?;
+                return zone.to_instant(days.checked_mul(MICROS_PER_DAY)?);
+            }
+        };
+        let over = local.rem_euclid(step);
+        // Below a day the distance stays the same; a day begins at its own midnight.
+        if step == MICROS_PER_DAY {
+            zone.to_instant(local - over)
+        } else {
+            Some(instant - over)
+        }
+    };
+    let result = units.iter().zip(instants.iter()).map(|(unit, instant)| {
+        Ok(match (unit, instant) {
+            (Some(unit), Some(instant)) => cut(instant, unit),
+            _ => None,
+        })
+    });
+    instant_array(result)
+}
+
+fn make_date(call: &Call) -> Result<ArrayRef> {
+    let years = call.typed::<Int32Array>(0)?;
+    let months = call.typed::<Int32Array>(1)?;
+    let days = call.typed::<Int32Array>(2)?;
+    let result = (0..call.rows).map(|row| {
+        if years.is_null(row) || months.is_null(row) || days.is_null(row) {
+            return Ok(None);
+        }
+        let (year, month, day) = (years.value(row), months.value(row), days.value(row));
+        let unsigned = u32::try_from(month).ok().zip(u32::try_from(day).ok());
+        let date = unsigned.and_then(|(month, day)| from_civil(year.into(), month, day));
+        match date.and_then(|date| i32::try_from(date).ok()) {
+            Some(date) => Ok(Some(date)),
+            None => {
+                exec_err!("DATETIME_FIELD_OUT_OF_BOUNDS: there is no date {year}-{month}-{day}")
+            }
+        }
+    });
+    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+}
+
+fn shift_zone(call: &Call, shift: fn(Zone, i64) -> Option<i64>) -> Result<ArrayRef> {
+    let instants = call.typed::<TimestampMicrosecondArray>(0)?;
+    let zones = call.text(1)?;
+    let result = instants.iter().zip(zones.iter()).map(|pair| match pair {
+        (Some(instant), Some(zone)) => Ok(shift(Zone::parse(zone)?, instant)),
+        _ => Ok(None),
+    });
+    instant_array(result)
+}
+
+/// Remembers the last pattern, which is mostly the same for all rows.
+#[derive(Default)]
+struct Patterns {
+    last: Option<(String, Pattern)>,
+}
+
+impl Patterns {
+    fn get(&mut self, text: &str) -> Result<&Pattern> {
+        if self.last.as_ref().is_none_or(|(known, _)| known != text) {
+            self.last = Some((text.to_string(), Pattern::parse(text)?));
+        }
+        match &self.last {
+            Some((_, pattern)) => Ok(pattern),
+            None => exec_err!("no pattern"),
+        }
+    }
+}
+
+fn date_format(call: &Call) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[2])?;
+    let instants = call.typed::<TimestampMicrosecondArray>(0)?;
+    let texts = call.text(1)?;
+    let mut patterns = Patterns::default();
+    let result = instants.iter().zip(texts.iter()).map(|pair| {
+        let (Some(instant), Some(text)) = pair else {
+            return Ok(None);
+        };
+        let pattern = patterns.get(text)?;
+        Ok(zone.to_local(instant).map(|local| pattern.format(local)))
+    });
+    Ok(result.collect::<Result<StringArray>>()?.into_ref())
+}
+
+fn to_date(call: &Call) -> Result<ArrayRef> {
+    let values = call.text(0)?;
+    let texts = call.text(1)?;
+    let mut patterns = Patterns::default();
+    let result = values.iter().zip(texts.iter()).map(|pair| {
+        let (Some(value), Some(text)) = pair else {
+            return Ok(None);
+        };
+        let local = read(patterns.get(text)?, value, text, "DATE")?;
+        Ok(i32::try_from(local.div_euclid(MICROS_PER_DAY)).ok())
+    });
+    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+}
+
+fn read(pattern: &Pattern, value: &str, text: &str, to: &str) -> Result<i64> {
+    match pattern.parse_value(value)? {
+        Some(local) => Ok(local),
+        None => exec_err!(
+            "CANNOT_PARSE_TIMESTAMP: cannot cast '{value}' to {to} by the pattern '{text}'"
+        ),
+    }
+}
+
+fn to_timestamp(call: &Call) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[2])?;
+    let values = call.text(0)?;
+    let texts = call.text(1)?;
+    let mut patterns = Patterns::default();
+    let result = values.iter().zip(texts.iter()).map(|pair| {
+        let (Some(value), Some(text)) = pair else {
+            return Ok(None);
+        };
+        Ok(zone.to_instant(read(patterns.get(text)?, value, text, "TIMESTAMP")?))
+    });
+    instant_array(result)
+}
+
+/// `(time, zone)` or `(text, pattern, zone)`.
+fn unix_timestamp_params(given: &[DataType]) -> Result<Vec<DataType>> {
+    let time = match given.first().map(types::plain_text) {
+        Some(DataType::Utf8 | DataType::Null) => DataType::Utf8,
+        Some(time) if types::is_time(&time) => types::instant(),
+        _ => return plan_err!("DATATYPE_MISMATCH: unix_timestamp takes a time or a text"),
+    };
+    Ok(std::iter::once(time)
+        .chain(given.iter().skip(1).map(|_| DataType::Utf8))
+        .collect())
+}
+
+fn unix_timestamp(call: &Call) -> Result<ArrayRef> {
+    if let Ok(instants) = call.typed::<TimestampMicrosecondArray>(0) {
+        let seconds = instants
+            .iter()
+            .map(|i| i.map(|i| i.div_euclid(MICROS_PER_SECOND)));
+        return Ok(seconds.collect::<Int64Array>().into_ref());
+    }
+    let values = call.text(0)?;
+    let (texts, zone) = match call.args {
+        [_, _, zone] => (Some(call.text(1)?), zone_of(zone)?),
+        [_, zone] => (None, zone_of(zone)?),
+        _ => return exec_err!("wrong number of arguments for unix_timestamp"),
+    };
+    let mut patterns = Patterns::default();
+    let result = values.iter().enumerate().map(|(row, value)| {
+        let text = match texts {
+            Some(texts) if texts.is_null(row) => return Ok(None),
+            Some(texts) => texts.value(row),
+            None => "yyyy-MM-dd HH:mm:ss",
+        };
+        let Some(value) = value else { return Ok(None) };
+        let local = read(patterns.get(text)?, value, text, "TIMESTAMP")?;
+        Ok(zone
+            .to_instant(local)
+            .map(|instant| instant.div_euclid(MICROS_PER_SECOND)))
+    });
+    Ok(result.collect::<Result<Int64Array>>()?.into_ref())
+}
+
+fn from_unixtime(call: &Call) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[2])?;
+    let seconds = call.typed::<Int64Array>(0)?;
+    let texts = call.text(1)?;
+    let mut patterns = Patterns::default();
+    let result = seconds.iter().zip(texts.iter()).map(|pair| {
+        let (Some(seconds), Some(text)) = pair else {
+            return Ok(None);
+        };
+        let pattern = patterns.get(text)?;
+        let local = seconds
+            .checked_mul(MICROS_PER_SECOND)
+            .and_then(|instant| zone.to_local(instant));
+        Ok(local.map(|local| pattern.format(local)))
+    });
+    Ok(result.collect::<Result<StringArray>>()?.into_ref())
+}
+
+fn months_between(call: &Call) -> Result<ArrayRef> {
+    let zone = zone_of(&call.args[3])?;
+    let ends = call.typed::<TimestampMicrosecondArray>(0)?;
+    let starts = call.typed::<TimestampMicrosecondArray>(1)?;
+    let rounds = call.typed::<datafusion::arrow::array::BooleanArray>(2)?;
+    let between = |row: usize| {
+        if ends.is_null(row) || starts.is_null(row) || rounds.is_null(row) {
+            return None;
+        }
+        let (end, start) = (
+            zone.to_local(ends.value(row))?,
+            zone.to_local(starts.value(row))?,
+        );
+        Some(months(end, start, rounds.value(row)))
+    };
+    Ok((0..call.rows)
+        .map(between)
+        .collect::<Float64Array>()
+        .into_ref())
+}
+
+fn months(end: i64, start: i64, round: bool) -> f64 {
+    let parts = |local: i64| {
+        let (year, month, day) = civil(local.div_euclid(MICROS_PER_DAY));
+        let seconds = local.rem_euclid(MICROS_PER_DAY) / MICROS_PER_SECOND;
+        (
+            year * 12 + i64::from(month),
+            i64::from(day),
+            i64::from(time::days_in_month(year, month)),
+            seconds,
+        )
+    };
+    let (end_month, end_day, end_length, end_seconds) = parts(end);
+    let (start_month, start_day, start_length, start_seconds) = parts(start);
+    let whole = (end_month - start_month) as f64;
+    if end_day == start_day || (end_day == end_length && start_day == start_length) {
+        return whole;
+    }
+    let seconds = (end_day - start_day) * 86_400 + end_seconds - start_seconds;
+    let difference = whole + seconds as f64 / (31.0 * 86_400.0);
+    if round {
+        (difference * 1e8).round() / 1e8
+    } else {
+        difference
+    }
+}
+
+/// A date stays one if the interval has no time of day.
+fn interval_params(given: &[DataType]) -> Result<Vec<DataType>> {
+    let [value, _, _, _, _, rest @ ..] = given else {
+        return plan_err!("an interval has three parts and a zone");
+    };
+    let time = match types::plain_text(value) {
+        time if types::is_time(&time) => time,
+        DataType::Null => types::instant(),
+        DataType::Utf8 => types::instant(),
+        other => {
+            return plan_err!(
+                "DATATYPE_MISMATCH: an interval is added to {}",
+                types::name(&other)
+            );
+        }
+    };
+    let time = match time {
+        // The fifth says whether the interval has a time of day.
+        DataType::Date32 if !rest.is_empty() => types::instant(),
+        other => other,
+    };
+    let mut params = vec![
+        time,
+        DataType::Int64,
+        DataType::Int64,
+        DataType::Int64,
+        DataType::Utf8,
+    ];
+    params.extend(rest.iter().map(|_| DataType::Boolean));
+    Ok(params)
+}
+
+fn add_interval(call: &Call) -> Result<ArrayRef> {
+    let part = |index: usize| -> Result<i64> { Ok(call.typed::<Int64Array>(index)?.value(0)) };
+    if call.rows == 0 {
+        return Ok(datafusion::arrow::array::new_empty_array(call.return_type));
+    }
+    let (months, days, micros) = (part(1)?, part(2)?, part(3)?);
+    let zone = zone_of(&call.args[4])?;
+    let moved_local = |local: i64, months: i64, days: i64| -> Option<i64> {
+        let date = time::add_months(local.div_euclid(MICROS_PER_DAY), months)?.checked_add(days)?;
+        date.checked_mul(MICROS_PER_DAY)?
+            .checked_add(local.rem_euclid(MICROS_PER_DAY))
+    };
+    let beyond = || {
+        exec_err!("ARITHMETIC_OVERFLOW: overflow: the sum of a time and an interval has no number")
+    };
+    if let Ok(dates) = call.typed::<Date32Array>(0) {
+        let result = dates.iter().map(|date| match date {
+            None => Ok(None),
+            Some(date) => {
+                let moved =
+                    time::add_months(date.into(), months).and_then(|date| date.checked_add(days));
+                match moved.and_then(|date| i32::try_from(date).ok()) {
+                    Some(date) => Ok(Some(date)),
+                    None => beyond(),
+                }
+            }
+        });
+        return Ok(result.collect::<Result<Date32Array>>()?.into_ref());
+    }
+    let times = call.typed::<TimestampMicrosecondArray>(0)?;
+    let zoned = matches!(call.return_type, DataType::Timestamp(_, Some(_)));
+    let zone = if zoned { zone } else { Zone::Fixed(0) };
+    let result = times.iter().map(|instant| match instant {
+        None => Ok(None),
+        Some(instant) => {
+            let moved = match (months, days) {
+                (0, 0) => Some(instant),
+                _ => zone
+                    .to_local(instant)
+                    .and_then(|local| moved_local(local, months, days))
+                    .and_then(|local| zone.to_instant(local)),
+            };
+            match moved.and_then(|instant| instant.checked_add(micros)) {
+                Some(instant) => Ok(Some(instant)),
+                None => beyond(),
+            }
+        }
+    });
+    let array = result.collect::<Result<TimestampMicrosecondArray>>()?;
+    Ok(if zoned {
+        array.with_timezone("UTC").into_ref()
+    } else {
+        array.into_ref()
+    })
+}

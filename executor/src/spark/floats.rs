@@ -1,0 +1,135 @@
+//! Floats as Spark compares them: all NaN are one value, greater than any number, and -0.0 equals
+//! 0.0. Arrow compares by total order, so floats that are compared are brought to a form first in
+//! which both agree.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, PrimitiveArray, StructArray};
+use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+
+use super::functions;
+use super::scalar::{Call, Definition, Param, Params, Returns};
+
+pub(super) static FUNCTIONS: &[Definition] = &[
+    Definition {
+        name: "spark_normalize",
+        params: Params::Fixed {
+            least: 1,
+            all: &[Param::Any],
+        },
+        returns: Returns::Custom(|given, _| Ok(given.first().cloned().unwrap_or(DataType::Null))),
+        evaluate: |call| evaluate(call, true),
+    },
+    Definition {
+        name: "spark_canonical_nan",
+        params: Params::Fixed {
+            least: 1,
+            all: &[Param::Any],
+        },
+        returns: Returns::Custom(|given, _| Ok(given.first().cloned().unwrap_or(DataType::Null))),
+        evaluate: |call| evaluate(call, false),
+    },
+];
+
+/// Whether values of the type have a float in them.
+pub(super) fn has_float(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float32 | DataType::Float64 => true,
+        DataType::List(field) => has_float(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_float(field.data_type())),
+        _ => false,
+    }
+}
+
+/// The expression in the form for comparing.
+pub(super) fn normalized(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    wrapped("spark_normalize", expr, schema)
+}
+
+/// The expression with all NaN alike; the zeros stay what they are.
+pub(super) fn canonical_nan(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    wrapped("spark_canonical_nan", expr, schema)
+}
+
+fn wrapped(name: &str, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let done = matches!(&expr, Expr::ScalarFunction(function) if function.func.name() == name);
+    if done || !has_float(&expr.get_type(schema)?) {
+        return Ok(expr);
+    }
+    Ok(functions::call(name, vec![expr]))
+}
+
+/// The rows of a plan with all its floats in the form for comparing.
+pub(super) fn normalized_rows(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    let schema = Arc::clone(input.schema());
+    if !schema
+        .fields()
+        .iter()
+        .any(|field| has_float(field.data_type()))
+    {
+        return Ok(input);
+    }
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for (qualifier, field) in schema.iter() {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        columns.push(match has_float(field.data_type()) {
+            true => normalized(column, &schema)?.alias_qualified(qualifier.cloned(), field.name()),
+            false => column,
+        });
+    }
+    let input = Arc::unwrap_or_clone(input);
+    Ok(Arc::new(
+        LogicalPlanBuilder::from(input).project(columns)?.build()?,
+    ))
+}
+
+fn evaluate(call: &Call, zeros: bool) -> Result<ArrayRef> {
+    Ok(normalize(&call.args[0], zeros))
+}
+
+fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float32 => {
+            let values: PrimitiveArray<Float32Type> =
+                array
+                    .as_primitive::<Float32Type>()
+                    .unary(|value| match value {
+                        nan if nan.is_nan() => f32::NAN,
+                        zero if zeros && zero == 0.0 => 0.0,
+                        other => other,
+                    });
+            Arc::new(values)
+        }
+        DataType::Float64 => {
+            let values: PrimitiveArray<Float64Type> =
+                array
+                    .as_primitive::<Float64Type>()
+                    .unary(|value| match value {
+                        nan if nan.is_nan() => f64::NAN,
+                        zero if zeros && zero == 0.0 => 0.0,
+                        other => other,
+                    });
+            Arc::new(values)
+        }
+        DataType::List(field) if has_float(field.data_type()) => {
+            let (field, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
+            Arc::new(ListArray::new(
+                field,
+                offsets,
+                normalize(&values, zeros),
+                nulls,
+            ))
+        }
+        DataType::Struct(_) if has_float(array.data_type()) => {
+            let (fields, columns, nulls) = array.as_struct().clone().into_parts();
+            let columns = columns
+                .iter()
+                .map(|column| normalize(column, zeros))
+                .collect();
+            Arc::new(StructArray::new(fields, columns, nulls))
+        }
+        _ => Arc::clone(array),
+    }
+}

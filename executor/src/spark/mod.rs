@@ -1,0 +1,80 @@
+//! Spark SQL's semantics (ANSI mode) on DataFusion: the settings, analyzer rules and functions of a
+//! session whose queries give Spark's results.
+//!
+//! Queries must have gone through `windrow_flows::dialect` before, which turns operators and casts
+//! into calls of the functions here. No function holds state: an executor that registers the same
+//! functions can run any plan.
+
+mod arithmetic;
+mod cast;
+mod clock;
+mod datetime;
+mod floats;
+mod functions;
+mod pattern;
+mod rules;
+mod scalar;
+mod time;
+mod types;
+
+use std::sync::Arc;
+
+use datafusion::common::config::{ConfigOptions, Dialect};
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::prelude::SessionConfig;
+
+/// The settings of a session in a time zone.
+pub fn session_config(time_zone: &str) -> SessionConfig {
+    let mut config = SessionConfig::new();
+    let options = config.options_mut();
+    options.sql_parser.dialect = Dialect::Databricks;
+    options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.default_null_ordering = "nulls_min".into();
+    options.execution.time_zone = Some(time_zone.to_string());
+    options.execution.parquet.schema_force_view_types = false;
+    options.execution.enable_ansi_mode = true;
+    options.catalog.information_schema = false;
+    config
+}
+
+/// The analyzer rules of a session: Spark's meaning first, then DataFusion's own.
+pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(rules::SparkSemantics)];
+    rules.extend(Analyzer::new().rules);
+    rules
+}
+
+/// Registers all functions, over DataFusion's of the same names.
+///
+/// # Errors
+/// If the registry refuses a function.
+pub fn register(state: &mut SessionState) -> Result<()> {
+    for udf in datafusion_spark::all_default_scalar_functions() {
+        if matches!(udf.name(), "sha2" | "sha1" | "crc32") {
+            state.register_udf(udf)?;
+        }
+    }
+    for udf in datafusion_spark::all_default_aggregate_functions() {
+        if matches!(udf.name(), "collect_list" | "collect_set") {
+            state.register_udaf(udf)?;
+        }
+    }
+    for udf in functions::all() {
+        state.register_udf(udf)?;
+    }
+    Ok(())
+}
+
+/// Gives a planned expression over `schema` Spark's meaning, as the analyzer rules do for a plan.
+///
+/// # Errors
+/// If its operands have no common type.
+pub fn resolve_expr(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Expr> {
+    rules::expression(expr, schema, config)
+}

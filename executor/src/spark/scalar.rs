@@ -1,0 +1,279 @@
+//! The frame of Windrow's own scalar functions: a static table entry says what a function is
+//! called, what arguments it takes and how it is computed over arrays.
+//!
+//! A function holds no state, so that it can be found by name on every executor. Which arguments
+//! are converted to which types is said here; how they are converted (with Spark's casts) is done
+//! by the analyzer rule in `rules`.
+
+use std::hash::{Hash, Hasher};
+
+use datafusion::arrow::array::{Array, ArrayRef, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::types;
+
+/// What an argument may be, and what it is converted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Param {
+    Text,
+    Date,
+    Instant,
+    Int,
+    Long,
+    Double,
+    Boolean,
+    Binary,
+    /// Taken as it is.
+    Any,
+}
+
+/// The parameters of a function.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Params {
+    /// These, of which the last ones may be left out.
+    Fixed { least: usize, all: &'static [Param] },
+    /// The first ones, then any number of the last kind.
+    Variadic(&'static [Param]),
+    /// Decided by the function itself.
+    Custom(fn(&[DataType]) -> Result<Vec<DataType>>),
+}
+
+/// How the type of the result follows from those of the (converted) arguments.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Returns {
+    Text,
+    Date,
+    Instant,
+    Int,
+    Long,
+    Double,
+    Boolean,
+    Custom(fn(&[DataType], &[Option<&ScalarValue>]) -> Result<DataType>),
+}
+
+/// One call over a batch.
+pub(super) struct Call<'a> {
+    pub args: &'a [ArrayRef],
+    pub rows: usize,
+    pub return_type: &'a DataType,
+    /// What the arguments are called, for messages.
+    pub names: Vec<String>,
+}
+
+impl Call<'_> {
+    /// A text argument.
+    pub(super) fn text(&self, index: usize) -> Result<&StringArray> {
+        self.typed(index)
+    }
+
+    /// An argument as an array of one type.
+    pub(super) fn typed<A: Array + 'static>(&self, index: usize) -> Result<&A> {
+        match self
+            .args
+            .get(index)
+            .and_then(|array| array.as_any().downcast_ref::<A>())
+        {
+            Some(array) => Ok(array),
+            None => exec_err!("argument {index} is missing or of another type than was planned"),
+        }
+    }
+
+    /// The name of an argument for a message.
+    pub(super) fn name(&self, index: usize) -> &str {
+        self.names.get(index).map_or("?", String::as_str)
+    }
+}
+
+/// A function as the table names it.
+pub(super) struct Definition {
+    pub name: &'static str,
+    pub params: Params,
+    pub returns: Returns,
+    pub evaluate: fn(&Call) -> Result<ArrayRef>,
+}
+
+/// A function of the table as DataFusion calls it.
+pub(super) struct Scalar {
+    definition: &'static Definition,
+    signature: Signature,
+}
+
+impl Scalar {
+    /// The function that `definition` describes.
+    pub(super) fn udf(definition: &'static Definition) -> ScalarUDF {
+        ScalarUDF::new_from_impl(Self {
+            definition,
+            signature: Signature::user_defined(Volatility::Immutable),
+        })
+    }
+}
+
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.definition.name)
+    }
+}
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition.name == other.definition.name
+    }
+}
+
+impl Eq for Scalar {}
+
+impl Hash for Scalar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.definition.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Scalar {
+    fn name(&self) -> &str {
+        self.definition.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        let unknown = vec![None; arg_types.len()];
+        self.definition.returns.resolve(arg_types, &unknown)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = args
+            .arg_fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
+        let data_type = self
+            .definition
+            .returns
+            .resolve(&types, args.scalar_arguments)?;
+        Ok(Field::new(self.definition.name, data_type, true).into())
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.definition
+            .params
+            .coerce(self.definition.name, arg_types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let arrays = args
+            .args
+            .iter()
+            .map(|arg| arg.to_array(rows))
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let names = args
+            .arg_fields
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        let return_type = args.return_field.data_type();
+        let call = Call {
+            args: &arrays,
+            rows,
+            return_type,
+            names,
+        };
+        let result = (self.definition.evaluate)(&call)?;
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &result, 0,
+            )?));
+        }
+        Ok(ColumnarValue::Array(result))
+    }
+}
+
+impl Returns {
+    fn resolve(self, types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+        Ok(match self {
+            Self::Text => DataType::Utf8,
+            Self::Date => DataType::Date32,
+            Self::Instant => types::instant(),
+            Self::Int => DataType::Int32,
+            Self::Long => DataType::Int64,
+            Self::Double => DataType::Float64,
+            Self::Boolean => DataType::Boolean,
+            Self::Custom(decide) => return decide(types, literals),
+        })
+    }
+}
+
+impl Params {
+    fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+        let expected = |index: usize| match self {
+            Self::Fixed { all, .. } => all.get(index).copied(),
+            Self::Variadic(kinds) => kinds.get(index).or(kinds.last()).copied(),
+            Self::Custom(_) => None,
+        };
+        match self {
+            Self::Custom(decide) => return decide(given),
+            Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
+                return plan_err!("wrong number of arguments for {function}: {}", given.len());
+            }
+            _ => {}
+        }
+        given
+            .iter()
+            .enumerate()
+            .map(|(index, given)| match expected(index) {
+                Some(param) => param.coerce(function, index, given),
+                None => plan_err!("wrong number of arguments for {function}"),
+            })
+            .collect()
+    }
+}
+
+impl Param {
+    fn coerce(self, function: &str, index: usize, given: &DataType) -> Result<DataType> {
+        let target = match self {
+            Self::Text => DataType::Utf8,
+            Self::Date => DataType::Date32,
+            Self::Instant => types::instant(),
+            Self::Int => DataType::Int32,
+            Self::Long => DataType::Int64,
+            Self::Double => DataType::Float64,
+            Self::Boolean => DataType::Boolean,
+            Self::Binary => DataType::Binary,
+            Self::Any => return Ok(types::plain_text(given)),
+        };
+        let given = types::plain_text(given);
+        let fits = given == target
+            || given == DataType::Null
+            || (given == DataType::Utf8 && self != Self::Binary)
+            || match self {
+                Self::Text => types::is_atomic(&given),
+                Self::Date | Self::Instant => types::is_time(&given),
+                Self::Int => matches!(given, DataType::Int8 | DataType::Int16),
+                Self::Long => matches!(given, DataType::Int8 | DataType::Int16 | DataType::Int32),
+                Self::Double => types::is_number(&given),
+                Self::Binary => given == DataType::Utf8,
+                Self::Boolean | Self::Any => false,
+            };
+        if fits {
+            Ok(target)
+        } else {
+            plan_err!(
+                "DATATYPE_MISMATCH: argument {} of {function} is {}, not {}",
+                index + 1,
+                types::name(&given),
+                types::name(&target)
+            )
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The functions of Spark SQL: which are available, with how many arguments, and which Spark has
+//! but Windrow refuses because their result would not be Spark's.
+
+/// What sort of function a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Scalar,
+    Aggregate,
+    Window,
+}
+
+/// An available function: its name, sort, and the least and greatest number of arguments.
+pub(super) struct Entry {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub least: usize,
+    pub most: usize,
+}
+
+const ANY: usize = usize::MAX;
+
+macro_rules! entries {
+    ($kind:ident: $($name:literal $least:tt $most:tt),* $(,)?) => {
+        &[$(Entry { name: $name, kind: Kind::$kind, least: $least, most: $most }),*]
+    };
+}
+
+static SCALARS: &[Entry] = entries!(Scalar:
+    // dates and times
+    "year" 1 1, "quarter" 1 1, "month" 1 1, "day" 1 1, "dayofmonth" 1 1, "dayofweek" 1 1,
+    "weekday" 1 1, "dayofyear" 1 1, "weekofyear" 1 1, "hour" 1 1, "minute" 1 1, "second" 1 1,
+    "date_add" 2 2, "date_sub" 2 2, "dateadd" 2 2, "datediff" 2 2, "date_diff" 2 2,
+    "add_months" 2 2, "months_between" 2 3, "last_day" 1 1, "trunc" 2 2, "date_trunc" 2 2,
+    "to_date" 1 2, "date" 1 1, "to_timestamp" 1 2, "timestamp" 1 1, "date_format" 2 2,
+    "make_date" 3 3, "unix_timestamp" 0 2, "to_unix_timestamp" 1 2, "from_unixtime" 1 2,
+    "unix_date" 1 1, "date_from_unix_date" 1 1, "unix_seconds" 1 1, "unix_millis" 1 1,
+    "unix_micros" 1 1, "timestamp_seconds" 1 1, "timestamp_millis" 1 1, "timestamp_micros" 1 1,
+    "current_date" 0 0, "curdate" 0 0, "current_timestamp" 0 0, "now" 0 0, "localtimestamp" 0 0,
+    "from_utc_timestamp" 2 2, "to_utc_timestamp" 2 2, "date_part" 2 2, "datepart" 2 2,
+    "next_day" 2 2,
+    // conditions
+    "coalesce" 1 ANY, "nvl" 2 2, "ifnull" 2 2, "nullif" 2 2, "if" 3 3, "iff" 3 3, "nvl2" 3 3,
+    "greatest" 2 ANY, "least" 2 ANY, "isnull" 1 1, "isnotnull" 1 1, "isnan" 1 1, "nanvl" 2 2,
+    "equal_null" 2 2, "zeroifnull" 1 1, "nullifzero" 1 1,
+    // text
+    "upper" 1 1, "ucase" 1 1, "lower" 1 1, "lcase" 1 1, "length" 1 1, "len" 1 1,
+    "char_length" 1 1, "character_length" 1 1, "octet_length" 1 1, "bit_length" 1 1,
+    "trim" 1 1, "btrim" 1 2, "ltrim" 1 1, "rtrim" 1 1,
+    "substring" 2 3, "substr" 2 3, "left" 2 2, "right" 2 2, "concat" 0 ANY, "concat_ws" 1 ANY,
+    "replace" 2 3, "split" 2 3, "split_part" 3 3, "regexp_extract" 2 3, "regexp_replace" 3 3,
+    "rlike" 2 2, "regexp_like" 2 2, "regexp" 2 2, "regexp_count" 2 2, "instr" 2 2, "locate" 2 3,
+    "position" 2 3, "charindex" 2 3, "lpad" 2 3, "rpad" 2 3, "repeat" 2 2, "reverse" 1 1,
+    "initcap" 1 1, "ascii" 1 1, "chr" 1 1, "char" 1 1, "space" 1 1, "translate" 3 3,
+    "contains" 2 2, "startswith" 2 2, "endswith" 2 2, "substring_index" 3 3, "hex" 1 1,
+    "md5" 1 1, "sha" 1 1, "sha1" 1 1, "sha2" 2 2, "crc32" 1 1, "base64" 1 1,
+    // numbers
+    "abs" 1 1, "ceil" 1 1, "ceiling" 1 1, "floor" 1 1, "round" 1 2, "bround" 1 2, "sqrt" 1 1,
+    "power" 2 2, "pow" 2 2, "exp" 1 1, "ln" 1 1, "log" 1 2, "log10" 1 1, "log2" 1 1, "log1p" 1 1,
+    "expm1" 1 1, "cbrt" 1 1, "sign" 1 1, "signum" 1 1, "mod" 2 2, "pmod" 2 2, "sin" 1 1,
+    "cos" 1 1, "tan" 1 1, "asin" 1 1, "acos" 1 1, "atan" 1 1, "atan2" 2 2, "degrees" 1 1,
+    "radians" 1 1, "pi" 0 0, "e" 0 0, "negative" 1 1, "positive" 1 1, "try_divide" 2 2,
+    "try_add" 2 2, "try_subtract" 2 2, "try_multiply" 2 2, "bigint" 1 1, "int" 1 1, "double" 1 1,
+    "float" 1 1, "string" 1 1, "smallint" 1 1, "tinyint" 1 1, "boolean" 1 1,
+    "shiftleft" 2 2, "shiftright" 2 2,
+    "hash" 1 ANY, "xxhash64" 1 ANY,
+    // nested values
+    "size" 1 1, "cardinality" 1 1, "array_size" 1 1, "array" 0 ANY, "struct" 1 ANY,
+    "named_struct" 2 ANY, "array_contains" 2 2, "element_at" 2 2, "get" 2 2, "array_join" 2 3,
+);
+
+static AGGREGATES: &[Entry] = entries!(Aggregate:
+    "count" 1 ANY, "count_if" 1 1, "sum" 1 1, "avg" 1 1, "mean" 1 1, "min" 1 1, "max" 1 1,
+    "any_value" 1 2, "first" 1 2, "last" 1 2, "first_value" 1 2, "last_value" 1 2,
+    "stddev" 1 1, "std" 1 1, "stddev_samp" 1 1, "stddev_pop" 1 1, "variance" 1 1, "var_samp" 1 1,
+    "var_pop" 1 1, "collect_list" 1 1, "array_agg" 1 1, "collect_set" 1 1, "max_by" 2 2,
+    "min_by" 2 2, "bool_and" 1 1, "every" 1 1, "bool_or" 1 1, "some" 1 1, "any" 1 1,
+    "median" 1 1, "percentile" 2 2, "try_sum" 1 1,
+);
+
+static WINDOWS: &[Entry] = entries!(Window:
+    "row_number" 0 0, "rank" 0 0, "dense_rank" 0 0, "percent_rank" 0 0, "cume_dist" 0 0,
+    "ntile" 1 1, "lag" 1 3, "lead" 1 3, "nth_value" 2 2,
+);
+
+/// Functions of Spark that are refused: no way is known yet to give exactly Spark's result.
+static REFUSED: &str = include_str!("refused.txt");
+
+/// The entry of an available function.
+pub(super) fn entry(name: &str) -> Option<&'static Entry> {
+    all().find(|entry| entry.name == name)
+}
+
+/// The sort of an available function.
+pub(super) fn kind(name: &str) -> Option<Kind> {
+    entry(name).map(|entry| entry.kind)
+}
+
+/// Whether Spark has a function of that name though it is not available here.
+pub(super) fn is_refused(name: &str) -> bool {
+    REFUSED.split_whitespace().any(|refused| refused == name)
+}
+
+/// The available function whose name is nearest to `name`, if any is near.
+pub(super) fn nearest(name: &str) -> Option<&'static str> {
+    all()
+        .map(|entry| (strsim::damerau_levenshtein(entry.name, name), entry.name))
+        .filter(|(distance, known)| *distance <= 1 + known.len().min(name.len()) / 4)
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn all() -> impl Iterator<Item = &'static Entry> {
+    SCALARS.iter().chain(AGGREGATES).chain(WINDOWS)
+}

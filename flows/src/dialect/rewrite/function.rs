@@ -1,0 +1,484 @@
+//! Function calls: the check against the catalogue, and those that become another form.
+
+use sqlparser::ast::{
+    BinaryOperator, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, Ident, NullTreatment, Spanned, WindowType,
+};
+use sqlparser::tokenizer::Span;
+
+use super::Rewriter;
+use super::expression::{call, cast, infix, null, operation, take, when, zone};
+use crate::dialect::catalog::{self, Kind};
+use crate::dialect::{literal, naming};
+
+/// Takes back the typing of a number that is an argument of a table function.
+pub(super) fn untype_arg(arg: &mut FunctionArg) {
+    let (FunctionArg::Named { arg, .. }
+    | FunctionArg::ExprNamed { arg, .. }
+    | FunctionArg::Unnamed(arg)) = arg;
+    if let FunctionArgExpr::Expr(expr) = arg {
+        literal::untype(expr);
+    }
+}
+
+impl Rewriter {
+    /// Refuses a call by name, number of arguments or form; runs on the query as written.
+    pub(super) fn check_function(&mut self, function: &mut Function) {
+        let span = function.name.span();
+        let name = function.name.to_string().to_lowercase();
+        let Some(entry) = catalog::entry(&name) else {
+            return self.unknown_function(&name, span);
+        };
+        let count = match &function.args {
+            FunctionArguments::List(list) => list.args.len(),
+            FunctionArguments::None => 0,
+            FunctionArguments::Subquery(_) => {
+                return self.refuse("a subquery as the arguments of a function", span, None);
+            }
+        };
+        if count < entry.least || count > entry.most {
+            let wanted = match (entry.least, entry.most) {
+                (least, most) if least == most => format!("{least}"),
+                (least, usize::MAX) => format!("at least {least}"),
+                (least, most) => format!("{least} to {most}"),
+            };
+            let message = format!("the function {name} takes {wanted} arguments, not {count}");
+            return self.fault("WRONG_NUM_ARGS", message, span, None);
+        }
+        if let FunctionArguments::List(list) = &function.args {
+            let named = list
+                .args
+                .iter()
+                .any(|arg| !matches!(arg, FunctionArg::Unnamed(_)));
+            if named {
+                self.refuse(&format!("a named argument of {name}"), span, None);
+            }
+            let wildcard = list.args.iter().any(|arg| {
+                matches!(arg, FunctionArg::Unnamed(arg) if !matches!(arg, FunctionArgExpr::Expr(_)))
+            });
+            if wildcard && (name != "count" || count != 1) {
+                self.refuse(&format!("* as an argument of {name}"), span, None);
+            }
+            let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+            let distinct_ok = matches!(
+                name.as_str(),
+                "count" | "sum" | "avg" | "mean" | "min" | "max" | "collect_set"
+            );
+            if distinct && !distinct_ok {
+                self.refuse(&format!("DISTINCT in {name}"), span, None);
+            }
+            if list
+                .clauses
+                .iter()
+                .any(|clause| !matches!(clause, FunctionArgumentClause::IgnoreOrRespectNulls(_)))
+            {
+                self.refuse(
+                    &format!("a clause among the arguments of {name}"),
+                    span,
+                    None,
+                );
+            }
+        }
+        let windowed = function.over.is_some();
+        match entry.kind {
+            Kind::Scalar if windowed || function.filter.is_some() => {
+                let message = format!("{name} is no aggregate or window function");
+                self.fault("UNSUPPORTED_EXPR_FOR_WINDOW", message, span, None);
+            }
+            Kind::Window if !windowed => {
+                let message = format!("the window function {name} needs OVER (...)");
+                self.fault("WINDOW_FUNCTION_WITHOUT_OVER_CLAUSE", message, span, None);
+            }
+            _ => {}
+        }
+        if !function.within_group.is_empty() || function.uses_odbc_syntax {
+            self.refuse("WITHIN GROUP", span, None);
+        }
+        if !matches!(function.parameters, FunctionArguments::None) {
+            self.refuse("a function with two argument lists", span, None);
+        }
+    }
+
+    fn unknown_function(&mut self, name: &str, span: Span) {
+        if catalog::is_refused(name) {
+            let message = format!("the function {name} is not available");
+            let help = "Spark has it, but Windrow can not give exactly Spark's result yet";
+            return self.fault("FUNCTION_NOT_AVAILABLE", message, span, Some(help));
+        }
+        self.faults.push(crate::dialect::DialectFault {
+            code: "FUNCTION_NOT_FOUND",
+            message: format!("there is no function {name}"),
+            hint: catalog::nearest(name).map(|known| format!("did you mean {known}?")),
+            help: None,
+            span,
+        });
+    }
+
+    /// Rewrites a call whose arguments are done.
+    pub(super) fn rewrite_function(&mut self, expr: &mut Expr) {
+        let Expr::Function(function) = expr else {
+            return;
+        };
+        let span = function.name.span();
+        let name = function.name.to_string().to_lowercase();
+        match catalog::kind(&name) {
+            Some(Kind::Scalar) => {
+                let args = scalar_args(function);
+                if let Some(args) = args {
+                    *expr = self.scalar(&name, args, span);
+                }
+            }
+            Some(Kind::Aggregate) => self.aggregate(expr, &name, span),
+            Some(Kind::Window) => self.window_function(expr, &name, span),
+            None => {}
+        }
+    }
+
+    fn scalar(&mut self, name: &str, mut args: Vec<Expr>, span: Span) -> Expr {
+        let renamed = match name {
+            "dayofmonth" => "day",
+            "date_diff" | "datediff" => "datediff",
+            "curdate" => "current_date",
+            "now" => "current_timestamp",
+            "dateadd" => "date_add",
+            "ucase" => "upper",
+            "lcase" => "lower",
+            "len" | "char_length" | "character_length" => "length",
+            "trim" => "btrim",
+            "substr" => "substring",
+            "char" => "chr",
+            "regexp_like" | "regexp" => "rlike",
+            "sha" => "sha1",
+            "ceiling" => "ceil",
+            "pow" => "power",
+            "signum" => "sign",
+            "cardinality" | "array_size" => "size",
+            "nvl" | "ifnull" => "coalesce",
+
+            "bigint" | "int" | "double" | "float" | "string" | "smallint" | "tinyint"
+            | "boolean" | "date" | "timestamp" => return cast(next(&mut args), name),
+            "if" | "iff" => {
+                let (condition, then) = (next(&mut args), next(&mut args));
+                return when(vec![(condition, then)], Some(next(&mut args)));
+            }
+            "nvl2" => {
+                let (value, then) = (next(&mut args), next(&mut args));
+                return when(
+                    vec![(Expr::IsNotNull(Box::new(value)), then)],
+                    Some(next(&mut args)),
+                );
+            }
+            "nullif" => {
+                let (value, other) = (next(&mut args), next(&mut args));
+                let equal = infix(value.clone(), BinaryOperator::Eq, other);
+                return when(vec![(equal, null())], Some(value));
+            }
+            "nullifzero" => {
+                let value = next(&mut args);
+                let equal = infix(value.clone(), BinaryOperator::Eq, literal::int(0));
+                return when(vec![(equal, null())], Some(value));
+            }
+            "zeroifnull" => {
+                let zero = match literal::number("0", false, span) {
+                    Some(Ok(zero)) => zero,
+                    _ => null(),
+                };
+                return call("coalesce", vec![next(&mut args), zero]);
+            }
+            "isnull" => return Expr::IsNull(Box::new(next(&mut args))),
+            "isnotnull" => return Expr::IsNotNull(Box::new(next(&mut args))),
+            "equal_null" => {
+                let left = Box::new(next(&mut args));
+                return Expr::IsNotDistinctFrom(left, Box::new(next(&mut args)));
+            }
+            "positive" => return next(&mut args),
+            "to_date" if args.len() == 1 => return cast(args.remove(0), "date"),
+            "to_timestamp" if args.len() == 1 => return cast(args.remove(0), "timestamp"),
+            "unix_timestamp" if args.is_empty() => {
+                return call(
+                    "unix_timestamp",
+                    vec![call("current_timestamp", vec![]), zone()],
+                );
+            }
+            "hour" | "minute" | "second" | "date_trunc" | "date_format" | "to_timestamp"
+            | "unix_timestamp" => {
+                args.push(zone());
+                name
+            }
+            "to_unix_timestamp" => {
+                args.push(zone());
+                "unix_timestamp"
+            }
+            "from_unixtime" => {
+                if args.len() == 1 {
+                    args.push(literal::string("yyyy-MM-dd HH:mm:ss"));
+                }
+                args.push(zone());
+                name
+            }
+            "months_between" => {
+                if args.len() == 2 {
+                    args.push(Expr::value(sqlparser::ast::Value::Boolean(true)));
+                }
+                args.push(zone());
+                name
+            }
+            "mod" | "pmod" | "try_add" | "try_subtract" | "try_multiply" | "try_divide" => {
+                let left = next(&mut args);
+                return operation(name, left, next(&mut args));
+            }
+            // The scale must be known while the query is planned.
+            "round" | "bround" => {
+                args.iter_mut().skip(1).for_each(literal::untype);
+                name
+            }
+            "date_part" | "datepart" => {
+                let (field, value) = (next(&mut args), next(&mut args));
+                return match literal::text(&field) {
+                    Some(field) => self.date_part(&field.to_string(), value, span),
+                    None => {
+                        self.refuse("a field of date_part that is no string literal", span, None);
+                        null()
+                    }
+                };
+            }
+            // These take the needle second where the others take it first.
+            "position" | "charindex" => "locate",
+            "struct" => return self.named_struct(args),
+            "named_struct" => {
+                let names = args.iter().step_by(2);
+                if args.len() % 2 != 0
+                    || names.into_iter().any(|name| literal::text(name).is_none())
+                {
+                    self.refuse(
+                        "named_struct without a string literal before each value",
+                        span,
+                        None,
+                    );
+                }
+                "named_struct"
+            }
+            "array" => "spark_array",
+            "get" => "spark_get",
+            other => other,
+        };
+        call(renamed, args)
+    }
+
+    /// `struct(a, b AS c, 1)`: Spark names fields by column or alias, others by position.
+    pub(super) fn named_struct(&mut self, values: Vec<Expr>) -> Expr {
+        let mut args = vec![];
+        for (index, value) in values.into_iter().enumerate() {
+            let (name, value) = match value {
+                Expr::Named { expr, name } => (name.value, *expr),
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                    (naming::column_name(&value), value)
+                }
+                other => (format!("col{}", index + 1), other),
+            };
+            args.push(literal::string(name));
+            args.push(value);
+        }
+        call("named_struct", args)
+    }
+
+    /// One field of a date or timestamp, as `EXTRACT` and `date_part` name them.
+    pub(super) fn date_part(&mut self, field: &str, value: Expr, span: Span) -> Expr {
+        let name = match field.to_lowercase().as_str() {
+            "year" | "years" | "y" | "yr" | "yrs" => "year",
+            "quarter" | "qtr" => "quarter",
+            "month" | "mon" | "mons" | "months" => "month",
+            "week" | "w" | "weeks" => "weekofyear",
+            "day" | "d" | "days" => "day",
+            "dayofweek" | "dow" => "dayofweek",
+            "doy" => "dayofyear",
+            "hour" | "h" | "hours" | "hr" | "hrs" => "hour",
+            "minute" | "m" | "min" | "mins" | "minutes" => "minute",
+            other => {
+                self.refuse(&format!("the field {other} of a date"), span, None);
+                return null();
+            }
+        };
+        call(name, vec![value])
+    }
+
+    fn aggregate(&mut self, expr: &mut Expr, name: &str, span: Span) {
+        let Expr::Function(function) = expr else {
+            return;
+        };
+        let windowed = function.over.is_some();
+        if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+            self.window(window, span);
+        }
+        let ignore_nulls = clear_null_treatment(function);
+        let FunctionArguments::List(list) = &mut function.args else {
+            return;
+        };
+        let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let mut rename = |target: &str| {
+            function.name = sqlparser::ast::ObjectName::from(vec![Ident::new(target)]);
+        };
+        match name {
+            "count" => count_args(&mut list.args, distinct),
+            "count_if" => {
+                if let Some(condition) = first_arg(&mut list.args) {
+                    let one = literal::int(1);
+                    *condition = when(vec![(take(condition), one)], None);
+                }
+                rename("count");
+            }
+            "mean" => rename("avg"),
+            "any_value" | "first" | "first_value" | "last" | "last_value" => {
+                if list.args.len() > 1 {
+                    let help = "write IGNORE NULLS";
+                    return self.refuse(
+                        &format!("the second argument of {name}"),
+                        span,
+                        Some(help),
+                    );
+                }
+                rename(if name.starts_with("last") {
+                    "last_value"
+                } else {
+                    "first_value"
+                });
+                if ignore_nulls {
+                    function.null_treatment = Some(NullTreatment::IgnoreNulls);
+                }
+                return;
+            }
+            "std" | "stddev_samp" => rename("stddev"),
+            "variance" => rename("var_samp"),
+            "array_agg" => rename("collect_list"),
+            "every" => rename("bool_and"),
+            "some" | "any" => rename("bool_or"),
+            _ => {}
+        }
+        if ignore_nulls {
+            self.refuse(&format!("IGNORE NULLS in {name}"), span, None);
+        }
+        let growing = matches!(name, "collect_list" | "collect_set" | "array_agg");
+        if windowed && (growing || matches!(name, "max_by" | "min_by" | "median" | "percentile")) {
+            self.refuse(&format!("{name} over a window"), span, None);
+        }
+        if windowed && distinct {
+            self.refuse("DISTINCT over a window", span, None);
+        }
+    }
+
+    /// Spark numbers rows with INT; DataFusion does with an unsigned type that no table has.
+    fn window_function(&mut self, expr: &mut Expr, name: &str, span: Span) {
+        let Expr::Function(function) = expr else {
+            return;
+        };
+        if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+            self.window(window, span);
+            if window.order_by.is_empty() && window.window_name.is_none() {
+                let message =
+                    format!("the window function {name} needs ORDER BY in its OVER (...)");
+                self.fault("WINDOW_FUNCTION_WITHOUT_ORDER_BY", message, span, None);
+            }
+        }
+        let ignore_nulls = clear_null_treatment(function);
+        if ignore_nulls {
+            function.null_treatment = Some(NullTreatment::IgnoreNulls);
+        }
+        if let FunctionArguments::List(list) = &mut function.args {
+            let skipped = usize::from(name != "ntile");
+            list.args
+                .iter_mut()
+                .skip(skipped)
+                .take(1)
+                .for_each(untype_arg);
+        }
+        if matches!(name, "row_number" | "rank" | "dense_rank" | "ntile") {
+            let inner = Box::new(take(expr));
+            *expr = Expr::Cast {
+                kind: sqlparser::ast::CastKind::Cast,
+                expr: inner,
+                data_type: DataType::Int(None),
+                array: false,
+                format: None,
+            };
+        }
+    }
+}
+
+/// Takes the first of the arguments that are left.
+fn next(args: &mut Vec<Expr>) -> Expr {
+    if args.is_empty() {
+        null()
+    } else {
+        args.remove(0)
+    }
+}
+
+/// The plain arguments of a call, taken out of it.
+fn scalar_args(function: &mut Function) -> Option<Vec<Expr>> {
+    match &mut function.args {
+        FunctionArguments::None => Some(vec![]),
+        FunctionArguments::List(list) => std::mem::take(&mut list.args)
+            .into_iter()
+            .map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+            .collect(),
+        FunctionArguments::Subquery(_) => None,
+    }
+}
+
+fn first_arg(args: &mut [FunctionArg]) -> Option<&mut Expr> {
+    match args.first_mut() {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => Some(expr),
+        _ => None,
+    }
+}
+
+/// `count(a, b)` counts the rows where neither is null, `count(DISTINCT a, b)` such pairs.
+fn count_args(args: &mut Vec<FunctionArg>, distinct: bool) {
+    let exprs: Vec<Expr> = args
+        .iter()
+        .filter_map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect();
+    if exprs.len() < 2 {
+        return;
+    }
+    let all_set = exprs
+        .iter()
+        .map(|expr| Expr::IsNotNull(Box::new(expr.clone())))
+        .reduce(|left, right| infix(left, BinaryOperator::And, right));
+    let counted = if distinct {
+        let fields = exprs.into_iter().enumerate();
+        let fields = fields.flat_map(|(index, expr)| [literal::string(format!("c{index}")), expr]);
+        call("named_struct", fields.collect())
+    } else {
+        literal::int(1)
+    };
+    let counted = when(
+        all_set
+            .map(|condition| (condition, counted))
+            .into_iter()
+            .collect(),
+        None,
+    );
+    *args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(counted))];
+}
+
+/// Removes RESPECT NULLS and IGNORE NULLS wherever they stand; whether it was the latter.
+fn clear_null_treatment(function: &mut Function) -> bool {
+    let mut treatment = function.null_treatment.take();
+    if let FunctionArguments::List(list) = &mut function.args {
+        list.clauses.retain(|clause| match clause {
+            FunctionArgumentClause::IgnoreOrRespectNulls(found) => {
+                treatment = Some(*found);
+                false
+            }
+            _ => true,
+        });
+    }
+    treatment == Some(NullTreatment::IgnoreNulls)
+}
