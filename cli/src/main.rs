@@ -1,5 +1,71 @@
-//! The `windrow` command.
+//! The `windrow` command: reads arguments, calls the scheduler, prints what came of it.
 
+mod args;
+mod demo;
+mod events;
 mod init;
+mod text;
+mod update;
+mod vacuum;
 
-fn main() {}
+use std::process::ExitCode;
+
+use anstream::{eprintln, println};
+use clap::Parser;
+
+use args::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
+            return ExitCode::from(update::FAILED);
+        }
+    };
+    let code = runtime.block_on(run(&cli));
+    // Work that was cancelled must not keep the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(cli: &Cli) -> ExitCode {
+    match &cli.command {
+        Command::Init { name } => {
+            match init::create(std::path::Path::new("."), name, chrono::Utc::now().date_naive()) {
+                Ok(folder) => {
+                    println!("made {}; now: windrow run {}", folder.display(), folder.display());
+                    ExitCode::SUCCESS
+                }
+                Err(error) => {
+                    eprintln!("error[INIT]: {}", with_sources(&error));
+                    ExitCode::from(update::REFUSED)
+                }
+            }
+        }
+        Command::Demo { dir, scale } => demo::run(dir, *scale).await,
+        Command::Run(args) => update::run(args).await,
+        Command::Plan(args) => update::plan(args).await,
+        Command::Validate(args) => update::validate(args).await,
+        Command::Events(args) => events::show(args).await,
+        Command::Vacuum(args) => vacuum::run(args).await,
+    }
+}
+
+/// An error with what lies behind it.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    text
+}

@@ -15,6 +15,7 @@ pub mod state;
 pub mod stats;
 pub mod store;
 pub mod table;
+pub mod vacuum;
 pub mod vector;
 
 pub use error::TableError;

@@ -6,6 +6,7 @@
 
 pub mod bind;
 pub mod config;
+pub mod event_reader;
 pub mod events;
 mod evolve;
 mod facts;
