@@ -32,7 +32,7 @@ impl Cursor<'_> {
     /// From AUTO or APPLY on, to the end of the statement.
     pub(crate) fn auto_cdc(&mut self, inline: Option<InlineTarget<'_>>) -> Result<FlowBody, Fault> {
         self.at += 2;
-        let mut once = self.take(&["ONCE"]);
+        let once = self.take(&["ONCE"]);
         let mut snapshot = self.take(&["FROM", "SNAPSHOT"]);
         let target = match inline {
             Some(target) => {
@@ -48,7 +48,6 @@ impl Cursor<'_> {
                 if self.sees(&["ONCE"]) && !self.peek_ahead(1).is_some_and(|l| l.is_word("FROM")) {
                     refuse_second(once, "ONCE", self.here())?;
                     self.at += 1;
-                    once = true;
                 }
                 self.name("the target table")?
             }
@@ -56,8 +55,6 @@ impl Cursor<'_> {
         snapshot = self.cdc_relation(snapshot)?;
         let clauses = self.cdc_clauses()?;
         self.check_cdc(&clauses, snapshot)?;
-        // Whether the flow runs once does not matter before it can be built.
-        let _ = once;
         let kind = if snapshot {
             FlowKind::AutoCdcFromSnapshot
         } else {

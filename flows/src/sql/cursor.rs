@@ -197,14 +197,17 @@ impl<'a> Cursor<'a> {
 
     /// A clause or form that is known but not built here, by its name.
     pub(crate) fn not_supported(&self, what: &str, words: usize) -> Fault {
-        let last = (self.at + words)
-            .saturating_sub(1)
-            .min(self.lexemes.len().saturating_sub(1));
-        let place = match (self.peek(), self.lexemes.get(last)) {
+        Fault::new("CLAUSE_NOT_SUPPORTED", format!("{what} is not supported"))
+            .at(self.place_of_next(words))
+    }
+
+    /// Place of the next lexemes, as many as there are.
+    pub(crate) fn place_of_next(&self, count: usize) -> Place {
+        let last = (self.at + count).min(self.lexemes.len()).saturating_sub(1);
+        match (self.peek(), self.lexemes.get(last)) {
             (Some(first), Some(last)) => self.place(first, last),
             _ => self.here(),
-        };
-        Fault::new("CLAUSE_NOT_SUPPORTED", format!("{what} is not supported")).at(place)
+        }
     }
 
     /// A name of up to three parts. A `LIVE.` before it is dropped with a warning.

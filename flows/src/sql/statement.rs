@@ -223,7 +223,7 @@ impl Cursor<'_> {
     fn flow_without_create(&mut self) -> Result<Statement, Fault> {
         let start = self.at;
         let words = self.text(start, start + 2).to_uppercase();
-        let place = self.not_supported("", 2).place;
+        let place = self.place_of_next(2);
         let body = self.flow_body(None)?;
         self.warnings.push(
             Fault::new(

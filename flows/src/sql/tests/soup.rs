@@ -19,7 +19,7 @@ CREATE FLOW g AS AUTO CDC ONCE FROM SNAPSHOT INTO t FROM s WITH VERSION (SELECT 
 CREATE TEMPORARY VIEW v (a) AS WITH x AS (SELECT 1) SELECT CASE WHEN a THEN 'ü' ELSE b[0].c END FROM x LATERAL VIEW explode(y) AS z;
 USE SCHEMA s";
 
-const WORDS: [&str; 84] = [
+static WORDS: [&str; 84] = [
     "CREATE",
     "OR",
     "REFRESH",
@@ -192,7 +192,7 @@ proptest! {
 
     #[test]
     fn any_words(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..40), glue in "[ \n]?") {
-        let text = words.join(if glue.is_empty() { " " } else { &glue });
+        let text = words.join(if glue.is_empty() { " " } else { glue.as_str() });
         check_all(&parse_source("t.sql", &text, &configuration()));
         if let Err(fault) = parse_predicate("p", &text) {
             check_fault(&fault);
