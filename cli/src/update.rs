@@ -133,7 +133,7 @@ pub async fn validate(args: &PipelineArgs) -> ExitCode {
     match prepared {
         Ok((name, update)) => {
             for warning in &update.warnings {
-                eprintln!("warning: {warning}");
+                eprintln!("{warning}");
             }
             match args.output {
                 Output::Text => println!("pipeline {name} is valid"),
@@ -155,7 +155,7 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
     };
     let report = update.explain().await;
     for warning in &report.warnings {
-        eprintln!("warning: {warning}");
+        eprintln!("{warning}");
     }
     match args.pipeline.output {
         Output::Text => print_text(&text::plan(&report)),
@@ -200,7 +200,7 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
         Err(faults) => return refuse(output, &pipeline, &faults),
     };
     for warning in &update.warnings {
-        eprintln!("warning: {warning}");
+        eprintln!("{warning}");
     }
     if !args.yes {
         match update.rows_at_risk().await {

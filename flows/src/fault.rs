@@ -66,9 +66,29 @@ impl Fault {
     }
 }
 
+/// A fault that is only warned of, for display.
+struct Warning<'a>(&'a Fault);
+
+impl fmt::Display for Warning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, "warning")
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: {}", self.code, self.message)?;
+        self.write(f, "error")
+    }
+}
+
+impl Fault {
+    /// The same text for something that is read all the same.
+    pub fn as_warning(&self) -> String {
+        Warning(self).to_string()
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, word: &str) -> fmt::Result {
+        write!(f, "{word}[{}]: {}", self.code, self.message)?;
         let mut margin = 1;
         if let Some(place) = &self.place {
             let number = place.line.to_string();

@@ -91,7 +91,7 @@ impl Update {
         let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
             .map_err(|e| vec![Fault::new("ENGINE_NOT_STARTED", e.to_string())])?;
         check_settings(&project, &mut faults);
-        let mut warnings: Vec<String> = project.warnings.iter().map(ToString::to_string).collect();
+        let mut warnings: Vec<String> = project.warnings.iter().map(Fault::as_warning).collect();
         let mut existing = BTreeMap::new();
         for (index, table) in project.tables.iter().enumerate() {
             let opened = match Location::open(&table.location, &project.config.store_options) {
@@ -367,7 +367,7 @@ impl Update {
         let state = if failed { UpdateState::Failed } else { UpdateState::Completed };
         let mut report = self.report(state, flows);
         if let Err(problem) = self.end(state).await {
-            report.warnings.push(format!("the event log was not written: {}", problem.message));
+            report.warnings.push(format!("warning: the event log was not written: {}", problem.message));
         }
         report
     }
@@ -895,7 +895,7 @@ fn select(
         for table in 0..project.tables.len() {
             if guarded(table) {
                 warnings.push(format!(
-                    "`{}` has pipelines.reset.allowed = false: it is updated, not fully refreshed",
+                    "warning: `{}` has pipelines.reset.allowed = false: it is updated, not fully refreshed",
                     project.tables[table].shown
                 ));
             } else {
