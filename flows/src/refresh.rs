@@ -111,6 +111,13 @@ pub struct Decision {
     pub reasons: Vec<FallbackReason>,
 }
 
+impl Decision {
+    /// Nothing is to be done after all: the change touches no slice of the window.
+    pub fn no_op() -> Self {
+        Self { technique: Technique::NoOp, reasons: Vec::new() }
+    }
+}
+
 /// Decides. `NO_OP` and `PARTITION_OVERWRITE` come without reasons.
 pub fn decide(facts: &Facts) -> Decision {
     let full = |reasons: Vec<FallbackReason>| Decision { technique: Technique::CompleteRecompute, reasons };

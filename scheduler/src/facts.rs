@@ -27,8 +27,10 @@ use crate::removal::existing_rows;
 pub struct ChangedSource {
     pub shown: String,
     pub table: Table,
-    /// Added and removed files, as far as the window's filters let them matter.
-    pub files: Vec<DataFile>,
+    /// Added files, as far as the window's filters let them matter.
+    pub added: Vec<DataFile>,
+    /// Removed files, likewise.
+    pub removed: Vec<DataFile>,
 }
 
 /// The facts, and the changed sources behind them.
@@ -103,12 +105,14 @@ pub async fn gather(
             facts.sources.push(SourceChange::NotInDelta);
             continue;
         };
-        let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
+        let (change, added, removed) =
+            source_change(plan, &read.shown, table, last, filters).await?;
         facts.sources.push(change);
         if change == SourceChange::Changed {
             let reached = plan.pinned.is_none() || filters.reaches(&read.shown);
             facts.predicate_reaches_changes &= reached;
-            changed.push(ChangedSource { shown: read.shown.clone(), table: table.clone(), files });
+            let (shown, table) = (read.shown.clone(), table.clone());
+            changed.push(ChangedSource { shown, table, added, removed });
         }
     }
     if !facts.query_changed {
@@ -127,26 +131,40 @@ async fn source_change(
     table: &Table,
     last: &DefinedRefresh,
     filters: &ScanFilters,
-) -> Result<(SourceChange, Vec<DataFile>), TableError> {
-    let gone = (SourceChange::HistoryGone, Vec::new());
-    let Some(before) = last.sources.iter().find(|s| s.name == shown) else { return Ok(gone) };
+) -> Result<(SourceChange, Vec<DataFile>, Vec<DataFile>), TableError> {
+    let only = |change: SourceChange| (change, Vec::new(), Vec::new());
+    let Some(before) = last.sources.iter().find(|s| s.name == shown) else {
+        return Ok(only(SourceChange::HistoryGone));
+    };
     let same = before.url == table.location().url().as_str() && before.table_id == table.id();
     if !same || before.version > table.version() {
-        return Ok(gone);
+        return Ok(only(SourceChange::HistoryGone));
     }
     if before.version == table.version() {
-        return Ok((SourceChange::Unchanged, Vec::new()));
+        return Ok(only(SourceChange::Unchanged));
     }
     let commits = changes::between(table.location(), before.version, table.version()).await?;
-    let Some(commits) = commits else { return Ok(gone) };
-    let files: Vec<DataFile> =
-        commits.into_iter().flat_map(|c| c.added.into_iter().chain(c.removed)).collect();
-    let files = files_that_matter(plan, shown, table, files, filters)?;
-    Ok(if files.is_empty() {
-        (SourceChange::Unchanged, files)
+    let Some(commits) = commits else { return Ok(only(SourceChange::HistoryGone)) };
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for commit in commits {
+        added.extend(commit.added);
+        removed.extend(commit.removed);
+    }
+    // A file that came and went in between was never seen and is not there any more.
+    let passing: Vec<DataFile> = added.iter().filter(|a| removed.iter().any(|r| is_same(a, r))).cloned().collect();
+    added.retain(|a| !passing.iter().any(|p| is_same(p, a)));
+    removed.retain(|r| !passing.iter().any(|p| is_same(p, r)));
+    let added = files_that_matter(plan, shown, table, added, filters)?;
+    let removed = files_that_matter(plan, shown, table, removed, filters)?;
+    Ok(if added.is_empty() && removed.is_empty() {
+        only(SourceChange::Unchanged)
     } else {
-        (SourceChange::Changed, files)
+        (SourceChange::Changed, added, removed)
     })
+}
+
+fn is_same(a: &DataFile, b: &DataFile) -> bool {
+    a.log_path == b.log_path && a.deletion_vector == b.deletion_vector
 }
 
 /// Changed files that some scan of the source could read a row of, by the filters on it.

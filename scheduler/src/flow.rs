@@ -11,6 +11,7 @@ use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use windrow_delta::Table;
 use windrow_delta::protocol::check_writable;
+use windrow_executor::predicate::{TypedPredicate, typed};
 use windrow_executor::scan::query_name;
 use windrow_executor::session::Engine;
 use windrow_executor::store_cast::store_cast;
@@ -59,6 +60,8 @@ pub struct FlowPlan {
     /// `None` for a materialized view.
     pub pinned: Option<Pinned>,
     pub window: Window,
+    /// The touched part of the window, when only that is computed anew.
+    pub narrowed: Option<TypedPredicate>,
     /// The predicate as written.
     pub written: Option<String>,
     pub is_override: bool,
@@ -71,11 +74,25 @@ impl FlowPlan {
         self.pinned.as_ref().map(|p| render::sql(&p.typed.expr))
     }
 
-    /// The rows of the window.
+    /// What is replaced: the window, or the touched part of it. `None` for the whole table.
+    pub fn effective(&self) -> Option<&TypedPredicate> {
+        self.narrowed.as_ref().or(self.pinned.as_ref().map(|p| &p.typed))
+    }
+
+    /// Only the part of the window for which `condition` holds is computed anew.
+    pub fn narrow(&mut self, condition: Expr) -> Result<(), DataFusionError> {
+        if let Some(pinned) = &self.pinned {
+            let both = pinned.typed.expr.clone().and(condition);
+            self.narrowed = Some(typed(&self.bound.state, &self.target_schema, both)?);
+        }
+        Ok(())
+    }
+
+    /// The rows of what is replaced.
     pub fn windowed(&self) -> Result<LogicalPlan, DataFusionError> {
-        match &self.pinned {
-            Some(pinned) if !pinned.typed.is_true() => {
-                LogicalPlanBuilder::from(self.rows.clone()).filter(pinned.typed.expr.clone())?.build()
+        match self.effective() {
+            Some(typed) if !typed.is_true() => {
+                LogicalPlanBuilder::from(self.rows.clone()).filter(typed.expr.clone())?.build()
             }
             _ => Ok(self.rows.clone()),
         }
@@ -168,6 +185,7 @@ pub async fn plan_flow(
         rows,
         pinned,
         window,
+        narrowed: None,
         written,
         is_override: request.override_predicate.is_some(),
         full_refresh: request.full_refresh,
@@ -375,7 +393,7 @@ pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceRepor
 }
 
 /// Whether a scan's table name is a source's name; either may have more parts.
-fn same_table(scanned: &str, shown: &str) -> bool {
+pub fn same_table(scanned: &str, shown: &str) -> bool {
     let (a, b) = (scanned.to_lowercase(), shown.to_lowercase());
     a == b || a.ends_with(&format!(".{b}")) || b.ends_with(&format!(".{a}"))
 }

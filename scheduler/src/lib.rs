@@ -18,4 +18,5 @@ mod references;
 mod removal;
 pub mod report;
 mod run;
+mod slices;
 pub mod update;

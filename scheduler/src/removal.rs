@@ -100,12 +100,12 @@ impl RemovalPlanner {
         target: &Table,
         files: Vec<DataFile>,
     ) -> Result<(), DataFusionError> {
-        let Some(pinned) = plan.pinned.as_ref().filter(|_| !files.is_empty()) else { return Ok(()) };
+        let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else { return Ok(()) };
         let source = DeltaSource::of_files(target.clone(), files.clone(), ScanLog::default())?;
         let scan =
             LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
         let rows = existing_rows(plan, target, scan, true)?;
-        let matching = when(pinned.typed.expr.clone().is_true(), lit(1i64)).end()?;
+        let matching = when(effective.expr.clone().is_true(), lit(1i64)).end()?;
         let counts = LogicalPlanBuilder::from(rows)
             .aggregate(
                 vec![Expr::Column(Column::new_unqualified(FILE_COLUMN))],
@@ -139,10 +139,9 @@ impl RemovalPlanner {
 async fn by_the_log(plan: &FlowPlan, target: &Table) -> Result<(Removal, Vec<DataFile>), TableError> {
     let url = target.location().shown();
     let everything = plan.full_refresh || plan.pinned.is_none();
-    let pruner = match plan.pinned.as_ref().filter(|_| !everything) {
-        Some(pinned) => {
-            let predicate = pinned
-                .typed
+    let pruner = match plan.effective().filter(|_| !everything) {
+        Some(effective) => {
+            let predicate = effective
                 .for_files(&plan.bound.state)
                 .map_err(|e| TableError::Query { url: url.clone(), source: Box::new(e) })?;
             Some(Pruner::new(target.schema().clone(), predicate))
@@ -202,12 +201,12 @@ pub fn kept_rows(
     target: &Table,
     files: Vec<DataFile>,
 ) -> Result<Option<LogicalPlan>, DataFusionError> {
-    let Some(pinned) = plan.pinned.as_ref().filter(|_| !files.is_empty()) else { return Ok(None) };
+    let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else { return Ok(None) };
     let source = DeltaSource::of_files(target.clone(), files, ScanLog::default())?;
     let scan =
         LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
     let rows = existing_rows(plan, target, scan, false)?;
     // Rows for which the predicate is null are outside the window.
-    let outside = Expr::IsNotTrue(Box::new(pinned.typed.expr.clone()));
+    let outside = Expr::IsNotTrue(Box::new(effective.expr.clone()));
     Ok(Some(LogicalPlanBuilder::from(rows).filter(outside)?.build()?))
 }

@@ -524,11 +524,11 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
             rules.push(RowRule { name: name.to_string(), kind: RuleKind::Check, expr: typed(expr)? });
         }
     }
-    if let Some(pinned) = plan.pinned.as_ref().filter(|p| !p.typed.is_true()) {
+    if let Some(effective) = plan.effective().filter(|p| !p.is_true()) {
         rules.push(RowRule {
-            name: windrow_flows::render::sql(&pinned.typed.expr),
+            name: windrow_flows::render::sql(&effective.expr),
             kind: RuleKind::Window,
-            expr: plan.bound.state.create_physical_expr(pinned.typed.expr.clone(), &df_schema)?,
+            expr: plan.bound.state.create_physical_expr(effective.expr.clone(), &df_schema)?,
         });
     }
     Ok(rules)

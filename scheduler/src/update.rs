@@ -16,7 +16,7 @@ use windrow_flows::definition::{ExprText, FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
 use windrow_flows::name;
-use windrow_flows::refresh::{Technique, decide};
+use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
 use windrow_flows::sql::parse_predicate;
 
 use crate::bind::{Sources, Upstream, words_of};
@@ -30,6 +30,7 @@ use crate::removal::RemovalPlanner;
 use crate::report::{
     Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
+use crate::slices;
 use crate::run::{Done, RunContext, Stopped, Work, run_flow};
 
 /// Flows that run at the same time; each uses all cores.
@@ -241,7 +242,7 @@ impl Update {
             }
             if self.inner.selected.contains(index) {
                 let report = match plan {
-                    Ok(plan) => self.inner.explain(*index, &plan).await,
+                    Ok(mut plan) => self.inner.explain(*index, &mut plan).await,
                     Err(faults) => Err(first_problem(faults)),
                 };
                 reports.push(report.unwrap_or_else(|problem| {
@@ -591,7 +592,7 @@ impl Inner {
     }
 
     /// Decides how a planned flow is refreshed.
-    async fn prepare(&self, plan: &FlowPlan) -> Result<Prepared, Problem> {
+    async fn prepare(&self, plan: &mut FlowPlan) -> Result<Prepared, Problem> {
         let flow = &self.project.flows[plan.flow];
         let table_problem = |e: windrow_delta::TableError| Problem {
             code: e.code().into(),
@@ -611,7 +612,21 @@ impl Inner {
             facts::gather(plan, state.as_ref(), &filters, self.project.time_zone(), &self.clock)
                 .await
                 .map_err(table_problem)?;
-        let decision = decide(&gathered.facts);
+        let mut facts = gathered.facts;
+        let mut decision = decide(&facts);
+        let worth_trying = decision.reasons == [FallbackReason::IncrementalTechniqueNotAvailable];
+        if worth_trying {
+            match slices::touched(plan, &filters, &gathered.changed).await {
+                Ok(Some(slices)) if slices.count == 0 => decision = Decision::no_op(),
+                Ok(Some(slices)) => {
+                    facts.slices_known = true;
+                    decision = decide(&facts);
+                    plan.narrow(slices.condition).map_err(query_problem)?;
+                }
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, flow = flow.name, "changed rows could not be read"),
+            }
+        }
         let rows = match decision.technique {
             Technique::NoOp => None,
             _ => Some(plan.windowed().map_err(query_problem)?),
@@ -619,7 +634,7 @@ impl Inner {
         Ok(Prepared { state, filters, work: Work { rows, decision } })
     }
 
-    async fn explain(&self, index: usize, plan: &FlowPlan) -> Result<FlowReport, Problem> {
+    async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
         let prepared = self.prepare(plan).await?;
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
@@ -698,8 +713,8 @@ impl Inner {
         spilling_joins: bool,
         report: &mut FlowReport,
     ) -> Result<Done, Problem> {
-        let plan = self.plan(index, upstream, spilling_joins).await.map_err(first_problem)?;
-        let prepared = self.prepare(&plan).await?;
+        let mut plan = self.plan(index, upstream, spilling_joins).await.map_err(first_problem)?;
+        let prepared = self.prepare(&mut plan).await?;
         self.describe(&plan, &prepared, report);
         if !spilling_joins {
             self.record_planning(index, report);
