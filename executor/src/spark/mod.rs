@@ -5,15 +5,19 @@
 //! into calls of the functions here. No function holds state: an executor that registers the same
 //! functions can run any plan.
 
+mod aggregate;
 mod arithmetic;
 mod cast;
 mod clock;
 mod datetime;
 mod floats;
 mod functions;
+mod math;
 mod pattern;
+mod regex;
 mod rules;
 mod scalar;
+mod text;
 mod time;
 mod types;
 
@@ -64,6 +68,9 @@ pub fn register(state: &mut SessionState) -> Result<()> {
         if matches!(udf.name(), "collect_list" | "collect_set") {
             state.register_udaf(udf)?;
         }
+    }
+    for udaf in aggregate::functions() {
+        state.register_udaf(Arc::new(udaf))?;
     }
     for udf in functions::all() {
         state.register_udf(udf)?;

@@ -157,7 +157,7 @@ impl Rewriter {
 
             "bigint" | "int" | "double" | "float" | "string" | "smallint" | "tinyint"
             | "boolean" | "date" | "timestamp" => return cast(next(&mut args), name),
-            "if" | "iff" => {
+            "if" => {
                 let (condition, then) = (next(&mut args), next(&mut args));
                 return when(vec![(condition, then)], Some(next(&mut args)));
             }
@@ -243,7 +243,7 @@ impl Rewriter {
                 };
             }
             // These take the needle second where the others take it first.
-            "position" | "charindex" => "locate",
+            "position" => "locate",
             "struct" => return self.named_struct(args),
             "named_struct" => {
                 let names = args.iter().step_by(2);

@@ -1,0 +1,3 @@
+//! Tests of the executor crate through its public interface.
+
+mod golden;
