@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::scalar::Scalar;
-use super::{arithmetic, cast, clock, datetime, floats, math, regex, text};
+use super::{arithmetic, cast, clock, datetime, floats, hash, math, nested, regex, text};
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let tables = [
@@ -18,6 +18,8 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         floats::FUNCTIONS,
         text::FUNCTIONS,
         regex::FUNCTIONS,
+        nested::FUNCTIONS,
+        hash::FUNCTIONS,
     ];
     let own = tables
         .into_iter()

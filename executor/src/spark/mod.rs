@@ -12,7 +12,9 @@ mod clock;
 mod datetime;
 mod floats;
 mod functions;
+mod hash;
 mod math;
+mod nested;
 mod pattern;
 mod regex;
 mod rules;
@@ -60,7 +62,7 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// If the registry refuses a function.
 pub fn register(state: &mut SessionState) -> Result<()> {
     for udf in datafusion_spark::all_default_scalar_functions() {
-        if matches!(udf.name(), "sha2" | "sha1" | "crc32") {
+        if matches!(udf.name(), "sha2" | "sha1" | "crc32" | "hex" | "base64") {
             state.register_udf(udf)?;
         }
     }

@@ -325,9 +325,25 @@ impl Meaning<'_> {
                     .map(|(arg, wanted)| self.cast(arg, wanted))
                     .collect::<Result<_>>()?;
             }
+            "md5" | "sha1" | "sha2" | "crc32" | "base64" | "hex" => self.bytes(&name, &args)?,
             _ => {}
         }
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
+    }
+
+    /// These functions of the library convert more than Spark does.
+    fn bytes(&self, name: &str, args: &[Expr]) -> Result<()> {
+        let Some(first) = args.first() else {
+            return Ok(());
+        };
+        match types::plain_text(&self.type_of(first)?) {
+            DataType::Utf8 | DataType::Binary => Ok(()),
+            integer if name == "hex" && types::is_integer(&integer) => Ok(()),
+            other => plan_err!(
+                "DATATYPE_MISMATCH: {name} of {} is not available",
+                types::name(&other)
+            ),
+        }
     }
 
     fn explicit_cast(&self, name: &str, mut args: Vec<Expr>) -> Result<Expr> {

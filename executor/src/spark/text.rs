@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Int32Array, Int64Array,
-    ListBuilder, PrimitiveArray, StringArray, StringBuilder,
+    Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, ListBuilder,
+    PrimitiveArray, StringArray, StringBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
@@ -526,11 +526,4 @@ pub(super) fn lists(rows: impl Iterator<Item = Result<Option<Vec<String>>>>) -> 
         }
     }
     Ok(Arc::new(builder.finish()))
-}
-
-/// Numbers out of rows that may fail.
-pub(super) fn numbers<T: ArrowPrimitiveType>(
-    rows: impl Iterator<Item = Result<Option<T::Native>>>,
-) -> Result<ArrayRef> {
-    Ok(Arc::new(rows.collect::<Result<PrimitiveArray<T>>>()?))
 }
