@@ -616,6 +616,14 @@ fn add_interval(call: &Call) -> Result<ArrayRef> {
         });
         return Ok(result.collect::<Result<Date32Array>>()?.into_ref());
     }
+    // Whole days move by the calendar, however they were written.
+    let (days, micros) = match days
+        .checked_mul(MICROS_PER_DAY)
+        .and_then(|d| d.checked_add(micros))
+    {
+        Some(total) => (total / MICROS_PER_DAY, total % MICROS_PER_DAY),
+        None => return beyond_range(),
+    };
     let times = call.typed::<TimestampMicrosecondArray>(0)?;
     let zoned = matches!(call.return_type, DataType::Timestamp(_, Some(_)));
     let zone = if zoned { zone } else { Zone::Fixed(0) };

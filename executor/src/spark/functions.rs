@@ -8,7 +8,9 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::scalar::Scalar;
-use super::{arithmetic, cast, clock, datetime, floats, hash, math, nested, regex, text};
+use super::{
+    arithmetic, cast, clock, conditional, datetime, floats, hash, math, nested, regex, text,
+};
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let tables = [
@@ -27,6 +29,7 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         .chain(math::functions())
         .map(Scalar::udf);
     own.chain(clock::functions())
+        .chain([conditional::coalesce()])
         .map(|udf| (udf.name().to_string(), Arc::new(udf)))
         .collect()
 });

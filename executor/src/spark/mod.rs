@@ -9,6 +9,7 @@ mod aggregate;
 mod arithmetic;
 mod cast;
 mod clock;
+mod conditional;
 mod datetime;
 mod floats;
 mod functions;

@@ -120,7 +120,8 @@ impl Meaning<'_> {
         if &from == to {
             return Ok(expr);
         }
-        if from == DataType::Null
+        // Row numbers, which no table holds.
+        if matches!(from, DataType::UInt64 | DataType::Null)
             || cast::native(&from, to)
             || types::parse(&types::simple_name(to)).is_none()
         {
@@ -273,6 +274,15 @@ impl Meaning<'_> {
             .into_iter()
             .map(|(when, then)| (when, *then))
             .unzip();
+        for condition in &conditions {
+            let found = self.type_of(condition)?;
+            if expr.is_none() && !matches!(found, DataType::Boolean | DataType::Null) {
+                return plan_err!(
+                    "DATATYPE_MISMATCH: the condition {condition} is {}, not BOOLEAN",
+                    types::name(&found)
+                );
+            }
+        }
         let has_else = else_expr.is_some();
         results.extend(else_expr.map(|otherwise| *otherwise));
         let mut results = self.unify(results, "CASE")?;
@@ -311,9 +321,8 @@ impl Meaning<'_> {
         let ScalarFunction { func, mut args } = function;
         let name = func.name().to_string();
         match name.as_str() {
-            "coalesce" => args = self.unify(args, "coalesce")?,
             "spark_cast" | "spark_try_cast" => return self.explicit_cast(&name, args),
-            _ if functions::find(&name).is_some() => {
+            _ if !args.is_empty() && functions::find(&name).is_some() => {
                 let given = args
                     .iter()
                     .map(|arg| self.type_of(arg))
