@@ -9,8 +9,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Alias, Between, Case, Cast, InList, Like, ScalarFunction, WindowFunction,
-    WindowFunctionDefinition,
+    AggregateFunction, Alias, Between, Case, Cast, InList, InSubquery, Like, ScalarFunction,
+    WindowFunction, WindowFunctionDefinition,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -95,6 +95,7 @@ impl Meaning<'_> {
             Expr::BinaryExpr(binary) if is_comparison(binary.op) => self.comparison(binary)?,
             Expr::Between(between) => self.between(between)?,
             Expr::InList(list) => self.in_list(list)?,
+            Expr::InSubquery(found) => self.in_subquery(found)?,
             Expr::Case(case) => self.case(case)?,
             Expr::Like(like) => self.like(like, true)?,
             Expr::ScalarFunction(function) => self.function(function)?,
@@ -262,6 +263,32 @@ impl Meaning<'_> {
             .collect::<Result<Vec<_>>>()?;
         let value = all.remove(0);
         Ok(Expr::InList(InList::new(Box::new(value), all, negated)))
+    }
+
+    fn in_subquery(&self, found: InSubquery) -> Result<Expr> {
+        let InSubquery {
+            expr,
+            mut subquery,
+            negated,
+        } = found;
+        let (left, right) = (
+            self.type_of(&expr)?,
+            subquery.subquery.schema().field(0).data_type().clone(),
+        );
+        let mut value = *expr;
+        if !(types::is_integer(&left) && types::is_integer(&right))
+            && let Some(common) = self.common(&[left, right], "IN")?
+        {
+            value = self.cast(value, &common)?;
+            subquery.subquery = converted(subquery.subquery, &[Some(common)], self.zone)?;
+        }
+        let value = self.comparable(value)?;
+        subquery.subquery = floats::normalized_rows(subquery.subquery)?;
+        Ok(Expr::InSubquery(InSubquery::new(
+            Box::new(value),
+            subquery,
+            negated,
+        )))
     }
 
     fn case(&self, case: Case) -> Result<Expr> {

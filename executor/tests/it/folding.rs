@@ -266,3 +266,31 @@ async fn sums_of_several_partitions_merge() {
         .unwrap_err();
     assert!(error.contains("overflow"), "{error}");
 }
+
+#[tokio::test]
+async fn subqueries_compare_by_sparks_rules() {
+    let state = session("UTC");
+    let counts = [
+        (
+            "SELECT x FROM VALUES (-0.0D), (1D) t(x) WHERE x IN (SELECT y FROM VALUES (0.0D) u(y))",
+            1,
+        ),
+        (
+            "SELECT x FROM VALUES (DATE'2024-01-01') t(x) WHERE x IN (SELECT y FROM VALUES ('2024-1-1') u(y))",
+            1,
+        ),
+        (
+            "SELECT x FROM VALUES (1) t(x) WHERE x NOT IN (SELECT y FROM VALUES (2), (NULL) u(y))",
+            0,
+        ),
+        (
+            "SELECT x FROM VALUES (1), (NULL) t(x) WHERE x NOT IN (SELECT y FROM VALUES (2) u(y) WHERE FALSE)",
+            2,
+        ),
+    ];
+    for (sql, expected) in counts {
+        let batches = run(&state, sql).await.unwrap();
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, expected, "{sql}");
+    }
+}
