@@ -105,7 +105,7 @@ impl Table {
         };
         match Snapshot::try_new(location.log_store().as_ref(), asked).await {
             Ok(snapshot) => Ok(Some(Self::new(location.clone(), Arc::new(snapshot))?)),
-            Err(error) if is_absent(&error) => match version {
+            Err(error) if is_absent(&error) || !has_log(location).await? => match version {
                 None => Ok(None),
                 Some(version) => Err(TableError::VersionGone {
                     url: location.shown(),
@@ -227,6 +227,17 @@ impl Table {
                 files_of(&batch?)
                     .map_err(|reason| TableError::Damaged { url: url.clone(), reason })
             })
+    }
+}
+
+/// Whether anything lies in the table's log folder.
+async fn has_log(location: &Location) -> Result<bool, TableError> {
+    let store = location.store();
+    let mut entries = store.list(Some(&Path::from("_delta_log")));
+    match entries.next().await {
+        None | Some(Err(object_store::Error::NotFound { .. })) => Ok(false),
+        Some(Ok(_)) => Ok(true),
+        Some(Err(source)) => Err(TableError::Storage { url: location.shown(), source }),
     }
 }
 
