@@ -149,7 +149,7 @@ impl Table {
             reason: e.to_string(),
         })?;
         let schema_string = raw.get("schemaString").and_then(Value::as_str).unwrap_or_default();
-        let schema = TableSchema::parse(schema_string, metadata.partition_columns().as_slice())
+        let schema = TableSchema::parse(schema_string, &metadata.partition_columns()[..])
             .map_err(|reason| TableError::Damaged { url: location.shown(), reason })?;
         let properties = metadata.configuration().clone();
         let table =
