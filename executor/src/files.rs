@@ -4,7 +4,6 @@
 //! the same casts as in a query, so that a value that does not fit is an error and never a silent
 //! null. Options that are not known here are refused by name.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -239,10 +238,6 @@ struct FilesTable {
 
 #[async_trait]
 impl TableProvider for FilesTable {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }

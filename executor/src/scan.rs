@@ -6,7 +6,6 @@
 //! a renaming projection. Every filter stays in the plan above the scan: pruning may only be
 //! coarser than the filter, never finer.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -327,10 +326,6 @@ async fn rows_in_footer(
 
 #[async_trait]
 impl TableProvider for DeltaSource {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -481,10 +476,6 @@ impl PlannedTable {
 
 #[async_trait]
 impl TableProvider for PlannedTable {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }

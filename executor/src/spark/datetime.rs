@@ -586,6 +586,10 @@ fn interval_params(given: &[DataType]) -> Result<Vec<DataType>> {
     Ok(params)
 }
 
+fn beyond_range<T>() -> Result<T> {
+    exec_err!("ARITHMETIC_OVERFLOW: overflow: the sum of a time and an interval has no number")
+}
+
 fn add_interval(call: &Call) -> Result<ArrayRef> {
     let part = |index: usize| -> Result<i64> { Ok(call.typed::<Int64Array>(index)?.value(0)) };
     if call.rows == 0 {
@@ -598,9 +602,6 @@ fn add_interval(call: &Call) -> Result<ArrayRef> {
         date.checked_mul(MICROS_PER_DAY)?
             .checked_add(local.rem_euclid(MICROS_PER_DAY))
     };
-    let beyond = || {
-        exec_err!("ARITHMETIC_OVERFLOW: overflow: the sum of a time and an interval has no number")
-    };
     if let Ok(dates) = call.typed::<Date32Array>(0) {
         let result = dates.iter().map(|date| match date {
             None => Ok(None),
@@ -609,12 +610,20 @@ fn add_interval(call: &Call) -> Result<ArrayRef> {
                     time::add_months(date.into(), months).and_then(|date| date.checked_add(days));
                 match moved.and_then(|date| i32::try_from(date).ok()) {
                     Some(date) => Ok(Some(date)),
-                    None => beyond(),
+                    None => beyond_range(),
                 }
             }
         });
         return Ok(result.collect::<Result<Date32Array>>()?.into_ref());
     }
+    // Whole days move by the calendar, however they were written.
+    let (days, micros) = match days
+        .checked_mul(MICROS_PER_DAY)
+        .and_then(|d| d.checked_add(micros))
+    {
+        Some(total) => (total / MICROS_PER_DAY, total % MICROS_PER_DAY),
+        None => return beyond_range(),
+    };
     let times = call.typed::<TimestampMicrosecondArray>(0)?;
     let zoned = matches!(call.return_type, DataType::Timestamp(_, Some(_)));
     let zone = if zoned { zone } else { Zone::Fixed(0) };
@@ -630,7 +639,7 @@ fn add_interval(call: &Call) -> Result<ArrayRef> {
             };
             match moved.and_then(|instant| instant.checked_add(micros)) {
                 Some(instant) => Ok(Some(instant)),
-                None => beyond(),
+                None => beyond_range(),
             }
         }
     });

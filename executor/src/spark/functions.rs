@@ -8,7 +8,9 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::scalar::Scalar;
-use super::{arithmetic, cast, clock, datetime, floats};
+use super::{
+    arithmetic, cast, clock, conditional, datetime, floats, hash, math, nested, regex, text,
+};
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let tables = [
@@ -16,9 +18,18 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         cast::FUNCTIONS,
         datetime::FUNCTIONS,
         floats::FUNCTIONS,
+        text::FUNCTIONS,
+        regex::FUNCTIONS,
+        nested::FUNCTIONS,
+        hash::FUNCTIONS,
     ];
-    let own = tables.into_iter().flatten().map(Scalar::udf);
+    let own = tables
+        .into_iter()
+        .flatten()
+        .chain(math::functions())
+        .map(Scalar::udf);
     own.chain(clock::functions())
+        .chain([conditional::coalesce()])
         .map(|udf| (udf.name().to_string(), Arc::new(udf)))
         .collect()
 });

@@ -5,15 +5,22 @@
 //! into calls of the functions here. No function holds state: an executor that registers the same
 //! functions can run any plan.
 
+mod aggregate;
 mod arithmetic;
 mod cast;
 mod clock;
+mod conditional;
 mod datetime;
 mod floats;
 mod functions;
+mod hash;
+mod math;
+mod nested;
 mod pattern;
+mod regex;
 mod rules;
 mod scalar;
+mod text;
 mod time;
 mod types;
 
@@ -56,7 +63,7 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// If the registry refuses a function.
 pub fn register(state: &mut SessionState) -> Result<()> {
     for udf in datafusion_spark::all_default_scalar_functions() {
-        if matches!(udf.name(), "sha2" | "sha1" | "crc32") {
+        if matches!(udf.name(), "sha2" | "sha1" | "crc32" | "hex" | "base64") {
             state.register_udf(udf)?;
         }
     }
@@ -64,6 +71,9 @@ pub fn register(state: &mut SessionState) -> Result<()> {
         if matches!(udf.name(), "collect_list" | "collect_set") {
             state.register_udaf(udf)?;
         }
+    }
+    for udaf in aggregate::functions() {
+        state.register_udaf(Arc::new(udaf))?;
     }
     for udf in functions::all() {
         state.register_udf(udf)?;

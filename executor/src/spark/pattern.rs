@@ -5,7 +5,7 @@
 
 use datafusion::common::{Result, plan_err};
 
-use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, civil, from_civil};
+use super::time::{MICROS_PER_DAY, MICROS_PER_SECOND, civil, from_civil};
 
 /// A pattern that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -304,12 +304,9 @@ fn shortened(name: &str, width: usize) -> &str {
     }
 }
 
-/// The pattern that Spark uses where none is given.
-pub(super) const DEFAULT: &str = "yyyy-MM-dd HH:mm:ss";
-
-/// Reads a whole local time written by the default pattern.
 #[cfg(test)]
 mod tests {
+    use super::super::time;
     use super::*;
 
     #[test]

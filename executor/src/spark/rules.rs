@@ -9,8 +9,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Alias, Between, Case, Cast, InList, Like, ScalarFunction, WindowFunction,
-    WindowFunctionDefinition,
+    AggregateFunction, Alias, Between, Case, Cast, InList, InSubquery, Like, ScalarFunction,
+    WindowFunction, WindowFunctionDefinition,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -95,6 +95,7 @@ impl Meaning<'_> {
             Expr::BinaryExpr(binary) if is_comparison(binary.op) => self.comparison(binary)?,
             Expr::Between(between) => self.between(between)?,
             Expr::InList(list) => self.in_list(list)?,
+            Expr::InSubquery(found) => self.in_subquery(found)?,
             Expr::Case(case) => self.case(case)?,
             Expr::Like(like) => self.like(like, true)?,
             Expr::ScalarFunction(function) => self.function(function)?,
@@ -120,7 +121,8 @@ impl Meaning<'_> {
         if &from == to {
             return Ok(expr);
         }
-        if from == DataType::Null
+        // Row numbers, which no table holds.
+        if matches!(from, DataType::UInt64 | DataType::Null)
             || cast::native(&from, to)
             || types::parse(&types::simple_name(to)).is_none()
         {
@@ -263,6 +265,32 @@ impl Meaning<'_> {
         Ok(Expr::InList(InList::new(Box::new(value), all, negated)))
     }
 
+    fn in_subquery(&self, found: InSubquery) -> Result<Expr> {
+        let InSubquery {
+            expr,
+            mut subquery,
+            negated,
+        } = found;
+        let (left, right) = (
+            self.type_of(&expr)?,
+            subquery.subquery.schema().field(0).data_type().clone(),
+        );
+        let mut value = *expr;
+        if !(types::is_integer(&left) && types::is_integer(&right))
+            && let Some(common) = self.common(&[left, right], "IN")?
+        {
+            value = self.cast(value, &common)?;
+            subquery.subquery = converted(subquery.subquery, &[Some(common)], self.zone)?;
+        }
+        let value = self.comparable(value)?;
+        subquery.subquery = floats::normalized_rows(subquery.subquery)?;
+        Ok(Expr::InSubquery(InSubquery::new(
+            Box::new(value),
+            subquery,
+            negated,
+        )))
+    }
+
     fn case(&self, case: Case) -> Result<Expr> {
         let Case {
             expr,
@@ -273,6 +301,15 @@ impl Meaning<'_> {
             .into_iter()
             .map(|(when, then)| (when, *then))
             .unzip();
+        for condition in &conditions {
+            let found = self.type_of(condition)?;
+            if expr.is_none() && !matches!(found, DataType::Boolean | DataType::Null) {
+                return plan_err!(
+                    "DATATYPE_MISMATCH: the condition {condition} is {}, not BOOLEAN",
+                    types::name(&found)
+                );
+            }
+        }
         let has_else = else_expr.is_some();
         results.extend(else_expr.map(|otherwise| *otherwise));
         let mut results = self.unify(results, "CASE")?;
@@ -311,9 +348,8 @@ impl Meaning<'_> {
         let ScalarFunction { func, mut args } = function;
         let name = func.name().to_string();
         match name.as_str() {
-            "coalesce" => args = self.unify(args, "coalesce")?,
             "spark_cast" | "spark_try_cast" => return self.explicit_cast(&name, args),
-            _ if functions::find(&name).is_some() => {
+            _ if !args.is_empty() && functions::find(&name).is_some() => {
                 let given = args
                     .iter()
                     .map(|arg| self.type_of(arg))
@@ -325,9 +361,25 @@ impl Meaning<'_> {
                     .map(|(arg, wanted)| self.cast(arg, wanted))
                     .collect::<Result<_>>()?;
             }
+            "md5" | "sha1" | "sha2" | "crc32" | "base64" | "hex" => self.bytes(&name, &args)?,
             _ => {}
         }
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
+    }
+
+    /// These functions of the library convert more than Spark does.
+    fn bytes(&self, name: &str, args: &[Expr]) -> Result<()> {
+        let Some(first) = args.first() else {
+            return Ok(());
+        };
+        match types::plain_text(&self.type_of(first)?) {
+            DataType::Utf8 | DataType::Binary => Ok(()),
+            integer if name == "hex" && types::is_integer(&integer) => Ok(()),
+            other => plan_err!(
+                "DATATYPE_MISMATCH: {name} of {} is not available",
+                types::name(&other)
+            ),
+        }
     }
 
     fn explicit_cast(&self, name: &str, mut args: Vec<Expr>) -> Result<Expr> {

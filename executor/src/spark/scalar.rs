@@ -37,8 +37,6 @@ pub(super) enum Param {
 pub(super) enum Params {
     /// These, of which the last ones may be left out.
     Fixed { least: usize, all: &'static [Param] },
-    /// The first ones, then any number of the last kind.
-    Variadic(&'static [Param]),
     /// Decided by the function itself.
     Custom(fn(&[DataType]) -> Result<Vec<DataType>>),
 }
@@ -218,7 +216,6 @@ impl Params {
     fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         let expected = |index: usize| match self {
             Self::Fixed { all, .. } => all.get(index).copied(),
-            Self::Variadic(kinds) => kinds.get(index).or(kinds.last()).copied(),
             Self::Custom(_) => None,
         };
         match self {

@@ -39,7 +39,7 @@ static SCALARS: &[Entry] = entries!(Scalar:
     "from_utc_timestamp" 2 2, "to_utc_timestamp" 2 2, "date_part" 2 2, "datepart" 2 2,
     "next_day" 2 2,
     // conditions
-    "coalesce" 1 ANY, "nvl" 2 2, "ifnull" 2 2, "nullif" 2 2, "if" 3 3, "iff" 3 3, "nvl2" 3 3,
+    "coalesce" 1 ANY, "nvl" 2 2, "ifnull" 2 2, "nullif" 2 2, "if" 3 3, "nvl2" 3 3,
     "greatest" 2 ANY, "least" 2 ANY, "isnull" 1 1, "isnotnull" 1 1, "isnan" 1 1, "nanvl" 2 2,
     "equal_null" 2 2, "zeroifnull" 1 1, "nullifzero" 1 1,
     // text
@@ -49,7 +49,7 @@ static SCALARS: &[Entry] = entries!(Scalar:
     "substring" 2 3, "substr" 2 3, "left" 2 2, "right" 2 2, "concat" 0 ANY, "concat_ws" 1 ANY,
     "replace" 2 3, "split" 2 3, "split_part" 3 3, "regexp_extract" 2 3, "regexp_replace" 3 3,
     "rlike" 2 2, "regexp_like" 2 2, "regexp" 2 2, "regexp_count" 2 2, "instr" 2 2, "locate" 2 3,
-    "position" 2 3, "charindex" 2 3, "lpad" 2 3, "rpad" 2 3, "repeat" 2 2, "reverse" 1 1,
+    "position" 2 3, "lpad" 2 3, "rpad" 2 3, "repeat" 2 2, "reverse" 1 1,
     "initcap" 1 1, "ascii" 1 1, "chr" 1 1, "char" 1 1, "space" 1 1, "translate" 3 3,
     "contains" 2 2, "startswith" 2 2, "endswith" 2 2, "substring_index" 3 3, "hex" 1 1,
     "md5" 1 1, "sha" 1 1, "sha1" 1 1, "sha2" 2 2, "crc32" 1 1, "base64" 1 1,

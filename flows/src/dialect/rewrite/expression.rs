@@ -186,8 +186,9 @@ impl Rewriter {
                 value: Value::Number(text, long),
                 span,
             }) => {
+                let negative = text.starts_with('-');
                 let (text, span) = (written(text, *long), *span);
-                if let Some(found) = literal::number(&text, text.starts_with('-'), span) {
+                if let Some(found) = literal::number(&text, negative, span) {
                     self.number(expr, found, span);
                 }
             }
@@ -400,7 +401,10 @@ impl Rewriter {
                 return self.refuse(&what, span, None);
             }
         };
-        *expr = operation(name, take(left), take(right));
+        *expr = match name {
+            "concat" | "rlike" => call(name, vec![take(left), take(right)]),
+            _ => operation(name, take(left), take(right)),
+        };
     }
 
     fn cast(&mut self, expr: &mut Expr, span: Span) {

@@ -26,6 +26,10 @@ impl Rewriter {
     pub(super) fn check_function(&mut self, function: &mut Function) {
         let span = function.name.span();
         let name = function.name.to_string().to_lowercase();
+        // Put in by the rewriting of what stands around.
+        if name == "spark_zone" {
+            return;
+        }
         let Some(entry) = catalog::entry(&name) else {
             return self.unknown_function(&name, span);
         };
@@ -157,7 +161,7 @@ impl Rewriter {
 
             "bigint" | "int" | "double" | "float" | "string" | "smallint" | "tinyint"
             | "boolean" | "date" | "timestamp" => return cast(next(&mut args), name),
-            "if" | "iff" => {
+            "if" => {
                 let (condition, then) = (next(&mut args), next(&mut args));
                 return when(vec![(condition, then)], Some(next(&mut args)));
             }
@@ -243,7 +247,7 @@ impl Rewriter {
                 };
             }
             // These take the needle second where the others take it first.
-            "position" | "charindex" => "locate",
+            "position" => "locate",
             "struct" => return self.named_struct(args),
             "named_struct" => {
                 let names = args.iter().step_by(2);
@@ -258,6 +262,8 @@ impl Rewriter {
                 }
                 "named_struct"
             }
+            // The library gives another layout of text.
+            "md5" => return cast(call("md5", args), "string"),
             "array" => "spark_array",
             "get" => "spark_get",
             other => other,
@@ -299,7 +305,10 @@ impl Rewriter {
                 return null();
             }
         };
-        call(name, vec![value])
+        match name {
+            "hour" | "minute" => call(name, vec![value, zone()]),
+            _ => call(name, vec![value]),
+        }
     }
 
     fn aggregate(&mut self, expr: &mut Expr, name: &str, span: Span) {
@@ -444,6 +453,12 @@ fn count_args(args: &mut Vec<FunctionArg>, distinct: bool) {
             _ => None,
         })
         .collect();
+    if let [only] = exprs.as_slice()
+        && !distinct
+        && literal::integer(only).is_some()
+    {
+        *args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+    }
     if exprs.len() < 2 {
         return;
     }

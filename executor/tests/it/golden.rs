@@ -1,0 +1,258 @@
+//! Compares Windrow with real Spark, expression by expression: `golden.tsv` holds what Spark gave.
+//!
+//! A line of kind `value` must give the same type and value, one of kind `error` must fail, and one
+//! of kind `refused` (Spark has an answer) must be refused rather than answered otherwise.
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::collect;
+use datafusion::sql::parser::Statement as DataFusionStatement;
+use serde_json::{Value, json};
+use sqlparser::ast::Statement;
+use sqlparser::dialect::Dialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, Tokenizer};
+use windrow_executor::spark;
+use windrow_flows::dialect::{SparkDialect, rewrite_query};
+
+const GOLDEN: &str = include_str!("../golden/golden.tsv");
+
+pub(crate) fn session(zone: &str) -> SessionState {
+    let mut state = SessionStateBuilder::new()
+        .with_config(spark::session_config(zone))
+        .with_default_features()
+        .with_analyzer_rules(spark::analyzer_rules())
+        .build();
+    spark::register(&mut state).unwrap();
+    let now = "2026-03-10T02:30:00Z".parse().unwrap();
+    state.execution_props_mut().query_execution_start_time = Some(now);
+    state
+}
+
+/// Parses as the planner does: all identifiers in lower case.
+pub(crate) fn parse(sql: &str) -> Result<Statement, String> {
+    let dialect: &dyn Dialect = &SparkDialect;
+    let tokens = Tokenizer::new(dialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| e.to_string())?;
+    let tokens = tokens
+        .into_iter()
+        .map(|mut token| {
+            if let Token::Word(word) = &mut token.token {
+                word.value = word.value.to_lowercase();
+            }
+            token
+        })
+        .collect();
+    let mut statement = Parser::new(dialect)
+        .with_tokens_with_locations(tokens)
+        .parse_statement()
+        .map_err(|error| error.to_string())?;
+    let Statement::Query(query) = &mut statement else {
+        return Err("no query".into());
+    };
+    let faults = rewrite_query(query);
+    match faults.first() {
+        Some(fault) => Err(format!("{}: {}", fault.code, fault.message)),
+        None => Ok(statement),
+    }
+}
+
+pub(crate) async fn run(state: &SessionState, sql: &str) -> Result<Vec<RecordBatch>, String> {
+    let statement = DataFusionStatement::Statement(Box::new(parse(sql)?));
+    let plan = state
+        .statement_to_plan(statement)
+        .await
+        .map_err(|error| error.to_string())?;
+    let physical = state
+        .create_physical_plan(&plan)
+        .await
+        .map_err(|error| error.to_string())?;
+    let batches = collect(physical, state.task_ctx())
+        .await
+        .map_err(|error| error.to_string())?;
+    // The types say more than the rows, so there must be one batch at least.
+    if batches.is_empty() {
+        let schema = plan.schema().inner().clone();
+        return Ok(vec![RecordBatch::new_empty(schema)]);
+    }
+    Ok(batches)
+}
+
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Int8 => "tinyint".into(),
+        DataType::Int16 => "smallint".into(),
+        DataType::Int32 => "int".into(),
+        DataType::Int64 => "bigint".into(),
+        DataType::Float32 => "float".into(),
+        DataType::Float64 => "double".into(),
+        DataType::Boolean => "boolean".into(),
+        DataType::Utf8 => "string".into(),
+        DataType::Binary => "binary".into(),
+        DataType::Date32 => "date".into(),
+        DataType::Null => "void".into(),
+        DataType::Timestamp(TimeUnit::Microsecond, Some(zone)) if zone.as_ref() == "UTC" => {
+            "timestamp".into()
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, None) => "timestamp_ntz".into(),
+        DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
+        DataType::List(field) => format!("array<{}>", type_name(field.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| format!("{}:{}", field.name(), type_name(field.data_type())))
+                .collect();
+            format!("struct<{}>", fields.join(","))
+        }
+        other => format!("?{other}"),
+    }
+}
+
+fn float(value: f64) -> Value {
+    match value {
+        nan if nan.is_nan() => json!("NaN"),
+        f64::INFINITY => json!("Infinity"),
+        f64::NEG_INFINITY => json!("-Infinity"),
+        other => json!(format!("bits:{:016x}", other.to_bits())),
+    }
+}
+
+fn plain(array: &ArrayRef, row: usize) -> Value {
+    if array.is_null(row) || array.data_type() == &DataType::Null {
+        return Value::Null;
+    }
+    match array.data_type() {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+            json!(
+                cast(array, &DataType::Int64)
+                    .unwrap()
+                    .as_primitive::<Int64Type>()
+                    .value(row)
+            )
+        }
+        DataType::Float32 | DataType::Float64 => float(
+            cast(array, &DataType::Float64)
+                .unwrap()
+                .as_primitive::<Float64Type>()
+                .value(row),
+        ),
+        DataType::Boolean => json!(array.as_boolean().value(row)),
+        DataType::Utf8 => json!(array.as_string::<i32>().value(row)),
+        DataType::Binary => {
+            let bytes = array.as_binary::<i32>().value(row);
+            json!(
+                bytes
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect::<String>()
+            )
+        }
+        DataType::Decimal128(..) => {
+            json!(array.as_primitive::<Decimal128Type>().value_as_string(row))
+        }
+        DataType::Timestamp(..) => {
+            let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
+            let instant = chrono::DateTime::from_timestamp_micros(micros).unwrap();
+            json!(instant.format("%Y-%m-%d %H:%M:%S.%6f").to_string())
+        }
+        DataType::Date32 => {
+            let text = cast(array, &DataType::Utf8).unwrap();
+            json!(text.as_string::<i32>().value(row))
+        }
+        DataType::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            Value::Array((0..items.len()).map(|row| plain(&items, row)).collect())
+        }
+        DataType::Struct(fields) => {
+            let columns = array.as_struct().columns().iter();
+            let pairs = fields
+                .iter()
+                .zip(columns)
+                .map(|(field, column)| (field.name().clone(), plain(column, row)));
+            Value::Object(pairs.collect())
+        }
+        other => json!(format!("?{other}")),
+    }
+}
+
+fn outcome(batches: &[RecordBatch]) -> (String, String) {
+    let types: Vec<String> = batches[0]
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| type_name(field.data_type()))
+        .collect();
+    let mut rows: Vec<String> = batches
+        .iter()
+        .flat_map(|batch| {
+            (0..batch.num_rows()).map(|row| {
+                let row = batch
+                    .columns()
+                    .iter()
+                    .map(|column| plain(column, row))
+                    .collect();
+                Value::Array(row).to_string()
+            })
+        })
+        .collect();
+    rows.sort();
+    (types.join(", "), format!("[{}]", rows.join(",")))
+}
+
+/// What differs from Spark in one line of the file.
+async fn difference(line: &str) -> Option<String> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [zone, kind, sql, types, expected] = fields.as_slice() else {
+        return Some(format!("a line of {} fields: {line}", fields.len()));
+    };
+    let is_query = sql.starts_with("SELECT ") || sql.starts_with("WITH ");
+    let query = if is_query {
+        sql.to_string()
+    } else {
+        format!("SELECT {sql} AS v")
+    };
+    let found = run(&session(zone), &query).await;
+    match (*kind, found) {
+        ("value", Ok(batches)) => {
+            let (found_types, found_rows) = outcome(&batches);
+            let mut rows: Vec<String> = serde_json::from_str::<Vec<Value>>(expected)
+                .unwrap_or_default()
+                .iter()
+                .map(Value::to_string)
+                .collect();
+            rows.sort();
+            let rows = format!("[{}]", rows.join(","));
+            let same = found_types == *types && found_rows == rows;
+            (!same).then(|| {
+                format!("{sql}\n   Spark: {types} {rows}\n   found: {found_types} {found_rows}")
+            })
+        }
+        ("value", Err(error)) => Some(format!(
+            "{sql}\n   Spark: {types} {expected}\n   found: {error}"
+        )),
+        (_, Ok(batches)) => Some(format!(
+            "{sql}\n   wanted: {kind} ({expected})\n   found: {:?}",
+            outcome(&batches)
+        )),
+        (_, Err(_)) => None,
+    }
+}
+
+#[tokio::test]
+async fn every_line_gives_what_spark_gives() {
+    let mut differences = vec![];
+    for line in GOLDEN.lines() {
+        differences.extend(difference(line).await);
+    }
+    let count = differences.len();
+    assert!(
+        count == 0,
+        "{count} differ from Spark:\n{}",
+        differences.join("\n")
+    );
+}

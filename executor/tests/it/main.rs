@@ -1,0 +1,4 @@
+//! Tests of the executor crate through its public interface.
+
+mod folding;
+mod golden;
