@@ -54,7 +54,9 @@ impl Lake {
     /// The place of a path relative to the root.
     pub fn url(&self, relative: &str) -> Url {
         let mut url = self.root.clone();
-        url.set_path(&format!("{}{}/", self.root.path(), relative.trim_end_matches('/')));
+        if !relative.is_empty() {
+            url.set_path(&format!("{}{}/", self.root.path(), relative.trim_end_matches('/')));
+        }
         url
     }
 
@@ -126,7 +128,7 @@ impl Lake {
             .columns
             .iter()
             .map(|column| {
-                let data_type = serde_json::from_value(serde_json::Value::String(column.delta_type.clone()))
+                let data_type: deltalake::kernel::DataType = serde_json::from_value(serde_json::Value::String(column.delta_type.clone()))
                     .map_err(|e| format!("type of {}: {e}", column.name))?;
                 Ok(StructField::new(column.name.clone(), data_type, column.nullable))
             })
@@ -259,7 +261,7 @@ pub fn files(table: &DeltaTable) -> Outcome<BTreeSet<String>> {
 pub async fn register(context: &SessionContext, name: &str, table: &DeltaTable) -> Outcome {
     let provider = table.table_provider().await.map_err(words)?;
     context
-        .register_table(datafusion::sql::TableReference::bare(name), provider)
+        .register_table(datafusion::common::TableReference::bare(name), provider)
         .map(|_| ())
         .map_err(words)
 }

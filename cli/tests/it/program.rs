@@ -71,7 +71,3 @@ pub async fn end(child: Child) -> Outcome<Ended> {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }
-
-pub async fn call(folder: &Path, arguments: &[&str], variables: &HashMap<String, String>) -> Outcome<Ended> {
-    end(start(folder, arguments, variables)?).await
-}
