@@ -124,7 +124,7 @@ impl FlowState {
             [one] => Some(one.clone()),
             several => {
                 let named = named_file(table, flow, sequence).await?;
-                several.iter().find(|p| p.filename() == named.as_deref()).cloned()
+                several.iter().find(|p| p.filename().is_some() && p.filename() == named.as_deref()).cloned()
             }
         };
         let Some(path) = chosen else { return Ok(None) };
