@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::prelude::SessionContext;
 
 use crate::lake::{Lake, NewTable, arrow_schema, batches, files};
@@ -62,16 +64,16 @@ fn days(days: u32, rows: u32, x: u32) -> String {
 
 async fn append(pipeline: &Pipeline, place: &str, select: &str) -> Outcome {
     let schema = arrow_schema(&pipeline.lake.open(place).await?)?;
+    let mut parts = Vec::new();
     for part in batches(&SessionContext::new(), select).await? {
         let columns = schema
             .fields()
             .iter()
             .map(|f| cells::cast(part.column_by_name(f.name()).ok_or("a column")?, f.data_type()))
             .collect::<Outcome<Vec<_>>>()?;
-        let rows = datafusion::arrow::array::RecordBatch::try_new(schema.clone(), columns).map_err(words)?;
-        pipeline.lake.append(place, rows).await?;
+        parts.push(RecordBatch::try_new(schema.clone(), columns).map_err(words)?);
     }
-    Ok(())
+    pipeline.lake.append(place, concat_batches(&schema, &parts).map_err(words)?).await
 }
 
 fn copy(from: &Path, to: &Path) -> Outcome {

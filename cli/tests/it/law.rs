@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use chrono::{Days, NaiveDate};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, TestError, TestRunner};
 
 use crate::lake::{Column, Lake, NewTable};
 use crate::pipeline::{Pipeline, target};
@@ -54,7 +54,7 @@ fn literal(value: &Option<Value>, dates_as_text: bool) -> String {
         None => "NULL".into(),
         Some(Value::Day(d)) => format!("{}'{}'", if dates_as_text { "" } else { "DATE" }, day(i64::from(*d))),
         Some(Value::Text(t)) => format!("'{t}'"),
-        Some(Value::Double(x)) if x.is_nan() => "CAST('NaN' AS DOUBLE)".into(),
+        Some(Value::Double(x)) if !x.is_finite() => format!("CAST('{x}' AS DOUBLE)"),
         Some(Value::Double(x)) => format!("{x:?}D"),
         Some(Value::Int(n)) => n.to_string(),
     }
@@ -321,7 +321,9 @@ fn after_is_before_outside_and_query_inside() {
             .map_err(|e| TestCaseError::fail(e.to_string()))?;
         runtime.block_on(obeys(&cases)).map_err(TestCaseError::fail)
     });
-    if let Err(failure) = result {
-        panic!("{failure}");
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, cases)) => panic!("{reason}\nin {cases:?}"),
+        Err(other) => panic!("{other}"),
     }
 }

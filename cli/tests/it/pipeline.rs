@@ -101,7 +101,7 @@ impl Pipeline {
         std::fs::write(self.folder.join(&self.file_name), self.yaml()).map_err(words)
     }
 
-    /// Calls `windrow COMMAND FOLDER ...` with JSON output, after writing the files.
+    /// Calls `windrow COMMAND FOLDER ...` with JSON output unless it is asked for another, after writing the files.
     pub async fn call(&self, command: &str, arguments: &[&str]) -> Outcome<Ended> {
         program::end(self.start(command, arguments, &[])?).await
     }
@@ -114,8 +114,11 @@ impl Pipeline {
     ) -> Outcome<tokio::process::Child> {
         self.write()?;
         let folder = self.folder.to_string_lossy().into_owned();
-        let mut all = vec![command, folder.as_str(), "--output", "json"];
+        let mut all = vec![command, folder.as_str()];
         all.extend(arguments);
+        if !arguments.contains(&"--output") {
+            all.extend(["--output", "json"]);
+        }
         let mut environment = self.lake.options.clone();
         environment.extend(variables.iter().map(|(k, v)| (k.to_string(), v.to_string())));
         program::start(&self.folder, &all, &environment)

@@ -1,4 +1,5 @@
-//! Calls the `windrow` program under test.
+//! Calls the `windrow` program under test: the one that was built with the tests, or the one that
+//! `WINDROW_TEST_PROGRAM` names.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,7 +43,8 @@ impl Ended {
 
 /// Starts a call. The process is ended when its handle is dropped.
 pub fn start(folder: &Path, arguments: &[&str], variables: &HashMap<String, String>) -> Outcome<Child> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
+    let named = std::env::var_os("WINDROW_TEST_PROGRAM");
+    let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_windrow").into()));
     for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("WINDROW_") || n.starts_with("AWS_")) {
         command.env_remove(name);
     }

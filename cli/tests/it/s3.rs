@@ -165,7 +165,13 @@ fn a_foreign_writer_in_between() {
         pipeline.call("run", &[]).await?.expect_exit(0)?;
         let writing = async {
             for index in 0..APPENDS {
-                append(&pipeline, &target("t"), &[row(&["2026-01-01", &index.to_string()])]).await?;
+                let rows = [row(&["2026-01-01", &index.to_string()])];
+                // This writer gives up when files went meanwhile; its user tries again.
+                while let Err(failure) = append(&pipeline, &target("t"), &rows).await {
+                    if !failure.contains("concurrent transaction") {
+                        return Err(failure);
+                    }
+                }
             }
             Ok(())
         };

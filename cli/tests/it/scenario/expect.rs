@@ -19,10 +19,10 @@ pub fn call(ended: &Ended, command: &str, lines: &[&str]) -> Outcome {
     if ended.exit != Some(exit) {
         return Err(format!("expected exit {exit}: {}", ended.told()));
     }
-    let report = match command {
-        "run" | "plan" => Some(ended.report()?),
-        _ => ended.report().ok(),
-    };
+    let report = ended.report().ok();
+    if command == "run" && report.is_none() {
+        return Err(format!("there is no JSON report: {}", ended.told()));
+    }
     let all = format!("{}\n{}", ended.stdout, ended.stderr).to_lowercase();
     if exit != 0 && ended.stderr.trim().is_empty() {
         return Err("it failed without a word on stderr".into());
