@@ -110,6 +110,9 @@ impl Pruner {
     /// Partition values decide alone: the predicate is evaluated on them, one row per file.
     fn exact(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
         let damaged = |reason: String| TableError::Damaged { url: url.to_string(), reason };
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
         let columns = self
             .predicate
             .schema
@@ -125,9 +128,6 @@ impl Pruner {
                 ScalarValue::iter_to_array(values).map_err(|e| query_error(url, e))
             })
             .collect::<Result<Vec<ArrayRef>, _>>()?;
-        if files.is_empty() {
-            return Ok(Vec::new());
-        }
         let options = RecordBatchOptions::new().with_row_count(Some(files.len()));
         let nullable = Arc::new(datafusion::arrow::datatypes::Schema::new(
             self.predicate
