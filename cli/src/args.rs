@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[derive(Debug, Parser)]
-#[command(name = "windrow", version, about = "Declarative lakehouse pipelines on object storage", max_term_width = 100)]
+#[command(
+    name = "windrow",
+    version,
+    about = "Declarative lakehouse pipelines on object storage",
+    max_term_width = 100
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

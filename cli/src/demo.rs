@@ -27,26 +27,55 @@ pub async fn run(dir: &Path, scale: f64) -> ExitCode {
 async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
     let dir = std::path::absolute(dir).map_err(|e| e.to_string())?;
     if std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(format!("folder `{}` is not empty; name another one, or remove it", dir.display()));
+        return Err(format!(
+            "folder `{}` is not empty; name another one, or remove it",
+            dir.display()
+        ));
     }
     std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make `{}`: {e}", dir.display()))?;
     let today = Utc::now().date_naive();
 
-    println!("{}", "1. A lake with seven years of orders (TPC-H data, as Delta tables)".bold());
+    println!(
+        "{}",
+        "1. A lake with seven years of orders (TPC-H data, as Delta tables)".bold()
+    );
     let started = Instant::now();
-    let root = lake_root(&dir.join("lake").display().to_string()).map_err(|e| crate::with_sources(&e))?;
-    let lake = make_lake(&root, scale, &LakeOptions::new(today)).await.map_err(|e| crate::with_sources(&e))?;
+    let root =
+        lake_root(&dir.join("lake").display().to_string()).map_err(|e| crate::with_sources(&e))?;
+    let lake = make_lake(&root, scale, &LakeOptions::new(today))
+        .await
+        .map_err(|e| crate::with_sources(&e))?;
     for table in &lake.tables {
-        println!("   {:<10} {:>12} rows  {:>5} files  {:>9}", table.name, text::count(table.rows), table.files, text::bytes(table.bytes));
+        println!(
+            "   {:<10} {:>12} rows  {:>5} files  {:>9}",
+            table.name,
+            text::count(table.rows),
+            table.files,
+            text::bytes(table.bytes)
+        );
     }
-    println!("   {} to {}, made in {:.1} s\n", lake.first_day, lake.last_day, started.elapsed().as_secs_f64());
+    println!(
+        "   {} to {}, made in {:.1} s\n",
+        lake.first_day,
+        lake.last_day,
+        started.elapsed().as_secs_f64()
+    );
 
     let pipeline = dir.join("pipeline");
-    write(&pipeline.join("windrow.yml"), &lake_demo::pipeline_yml("../lake", "../storage"))?;
-    write(&pipeline.join(lake_demo::SQL_FILE), lake_demo::pipeline_sql())?;
+    write(
+        &pipeline.join("windrow.yml"),
+        &lake_demo::pipeline_yml("../lake", "../storage"),
+    )?;
+    write(
+        &pipeline.join(lake_demo::SQL_FILE),
+        lake_demo::pipeline_sql(),
+    )?;
     println!("{}", "2. A pipeline: an enrichment join and a daily aggregate, each REPLACE WHERE over the last days".bold());
     println!("   {}\n", pipeline.join(lake_demo::SQL_FILE).display());
-    for line in lake_demo::pipeline_sql().lines().filter(|l| l.starts_with("FLOW") || l.starts_with("CREATE")) {
+    for line in lake_demo::pipeline_sql()
+        .lines()
+        .filter(|l| l.starts_with("FLOW") || l.starts_with("CREATE"))
+    {
         println!("   {}", line.dimmed());
     }
 
@@ -67,7 +96,10 @@ async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
     };
     update::plan(&args(Vec::new())).await;
 
-    println!("\n{}", "4. The nightly update (windrow run): the window alone is read and written".bold());
+    println!(
+        "\n{}",
+        "4. The nightly update (windrow run): the window alone is read and written".bold()
+    );
     let nightly = args(Vec::new());
     let report = update::run_for_report(&nightly).await;
     if !told(&report) {
@@ -75,16 +107,24 @@ async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
     }
 
     let year = year_before(today);
-    println!("\n{}", format!("5. History: the same flows over one whole year ({year}), by an override").bold());
+    println!(
+        "\n{}",
+        format!("5. History: the same flows over one whole year ({year}), by an override").bold()
+    );
     let predicate = format!("ship_date BETWEEN '{year}-01-01' AND '{year}-12-31'");
-    let both = ["shipments", "daily_sales"].map(|f| format!("{f}={predicate}")).to_vec();
+    let both = ["shipments", "daily_sales"]
+        .map(|f| format!("{f}={predicate}"))
+        .to_vec();
     println!("   windrow run --replace-where \"shipments={predicate}\" ...\n");
     let report = update::run_for_report(&args(both)).await;
     if !told(&report) {
         return Ok(ExitCode::from(FAILED));
     }
 
-    println!("\n{}", "6. The nightly update again: no source changed, so nothing is computed".bold());
+    println!(
+        "\n{}",
+        "6. The nightly update again: no source changed, so nothing is computed".bold()
+    );
     let report = update::run_for_report(&nightly).await;
     if !told(&report) {
         return Ok(ExitCode::from(FAILED));
@@ -92,10 +132,16 @@ async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
 
     println!("\n{}", "Look around".bold());
     let shown = pipeline.display();
-    println!("   tables       {}  (any Delta reader opens them)", dir.join("storage/tables").display());
+    println!(
+        "   tables       {}  (any Delta reader opens them)",
+        dir.join("storage/tables").display()
+    );
     println!("   event log    windrow events {shown}");
     println!("   plan         windrow plan {shown}");
-    println!("   one day      windrow run {shown} --replace-where \"shipments=ship_date = '{}'\"", lake.last_day);
+    println!(
+        "   one day      windrow run {shown} --replace-where \"shipments=ship_date = '{}'\"",
+        lake.last_day
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -122,7 +168,11 @@ fn told(report: &Option<UpdateReport>) -> bool {
 }
 
 fn told_flow(flow: &FlowReport) {
-    for source in flow.sources.iter().filter(|s| s.pruned_by_predicate && s.files_total > s.files_scanned) {
+    for source in flow
+        .sources
+        .iter()
+        .filter(|s| s.pruned_by_predicate && s.files_total > s.files_scanned)
+    {
         println!(
             "   {} read {} of {} files of {} ({} of {})",
             flow.flow,

@@ -44,11 +44,22 @@ pub async fn show(args: &EventsArgs) -> ExitCode {
 }
 
 fn line(event: &Value) -> String {
-    let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
+    let text = |key: &str| {
+        event
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_string()
+    };
     let level = match text("level").as_str() {
         "ERROR" => "ERROR".red().to_string(),
         "WARN" => "WARN ".yellow().to_string(),
         other => format!("{other:<5}"),
     };
-    format!("{}  {level}  {:<20}  {}", text("timestamp"), text("event_type"), text("message"))
+    format!(
+        "{}  {level}  {:<20}  {}",
+        text("timestamp"),
+        text("event_type"),
+        text("message")
+    )
 }

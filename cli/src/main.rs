@@ -21,9 +21,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        // The kernel logs as errors what is none here, such as a table that is not there yet.
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,buoyant_kernel=off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
@@ -39,9 +46,17 @@ fn main() -> ExitCode {
 async fn run(cli: &Cli) -> ExitCode {
     match &cli.command {
         Command::Init { name } => {
-            match init::create(std::path::Path::new("."), name, chrono::Utc::now().date_naive()) {
+            match init::create(
+                std::path::Path::new("."),
+                name,
+                chrono::Utc::now().date_naive(),
+            ) {
                 Ok(folder) => {
-                    println!("made {}; now: windrow run {}", folder.display(), folder.display());
+                    println!(
+                        "made {}; now: windrow run {}",
+                        folder.display(),
+                        folder.display()
+                    );
                     ExitCode::SUCCESS
                 }
                 Err(error) => {

@@ -28,35 +28,73 @@ pub fn bytes(number: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{number} B") } else if value < 10.0 { format!("{value:.1} {}", UNITS[unit]) } else { format!("{value:.0} {}", UNITS[unit]) }
+    if unit == 0 {
+        format!("{number} B")
+    } else if value < 10.0 {
+        format!("{value:.1} {}", UNITS[unit])
+    } else {
+        format!("{value:.0} {}", UNITS[unit])
+    }
 }
 
 fn plural(number: u64, word: &str) -> String {
-    format!("{} {word}{}", count(number), if number == 1 { "" } else { "s" })
+    format!(
+        "{} {word}{}",
+        count(number),
+        if number == 1 { "" } else { "s" }
+    )
 }
 
 fn place(location: &str) -> String {
-    location.trim_start_matches("file://").trim_end_matches('/').to_string()
+    location
+        .trim_start_matches("file://")
+        .trim_end_matches('/')
+        .to_string()
 }
 
 fn source(report: &SourceReport, width: usize) -> String {
-    let version = report.version.map_or_else(|| "-".into(), |v| format!("v{v}"));
+    let version = report
+        .version
+        .map_or_else(|| "-".into(), |v| format!("v{v}"));
     let files = if report.files_scanned == report.files_total {
         format!("all {}", plural(report.files_total, "file"))
     } else {
-        format!("{} of {}", count(report.files_scanned), plural(report.files_total, "file"))
+        format!(
+            "{} of {}",
+            count(report.files_scanned),
+            plural(report.files_total, "file")
+        )
     };
-    let pruning = if report.pruned_by_predicate { "pruned by the window" } else { report.note.as_deref().unwrap_or("") };
-    format!("{:width$}  {version:<6} {files:<24} {:>9}   {pruning}", report.table, bytes(report.bytes_scanned))
+    let pruning = if report.pruned_by_predicate {
+        "pruned by the window"
+    } else {
+        report.note.as_deref().unwrap_or("")
+    };
+    format!(
+        "{:width$}  {version:<6} {files:<24} {:>9}   {pruning}",
+        report.table,
+        bytes(report.bytes_scanned)
+    )
 }
 
 /// The plan of an update.
 pub fn plan(report: &UpdateReport) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "Update plan for pipeline {}   now = {} (fixed for this update)", report.pipeline.bold(), report.now);
+    let _ = writeln!(
+        out,
+        "Update plan for pipeline {}   now = {} (fixed for this update)",
+        report.pipeline.bold(),
+        report.now
+    );
     for flow in &report.flows {
         let _ = writeln!(out);
-        let _ = write!(out, "flow {} -> {}   {}", flow.flow.bold(), place(&flow.location), flow.kind.replace('_', " "));
+        let _ = write!(
+            out,
+            "flow {} -> {}   {}",
+            flow.flow.bold(),
+            place(&flow.location),
+            flow.kind.replace('_', " ")
+        );
         if let Some(written) = &flow.predicate_as_written {
             let _ = write!(out, " {written}");
         }
@@ -66,10 +104,18 @@ pub fn plan(report: &UpdateReport) -> String {
             continue;
         }
         if let Some(predicate) = &flow.predicate {
-            let target = flow.table_version.map_or_else(|| "the target is new".into(), |v| format!("target at version {v}"));
+            let target = flow.table_version.map_or_else(
+                || "the target is new".into(),
+                |v| format!("target at version {v}"),
+            );
             let _ = writeln!(out, "  window     {predicate}   ({target})");
         }
-        let width = flow.sources.iter().map(|s| s.table.len()).max().unwrap_or(0);
+        let width = flow
+            .sources
+            .iter()
+            .map(|s| s.table.len())
+            .max()
+            .unwrap_or(0);
         for (i, s) in flow.sources.iter().enumerate() {
             let label = if i == 0 { "reads" } else { "" };
             let _ = writeln!(out, "  {label:<9}  {}", source(s, width));
@@ -77,7 +123,12 @@ pub fn plan(report: &UpdateReport) -> String {
         if let Some(technique) = flow.technique {
             let _ = writeln!(out, "  technique  {}", technique.word());
             for reason in &flow.fallback_reasons {
-                let _ = writeln!(out, "             {}: {}", reason.word(), reason_words(reason.word()));
+                let _ = writeln!(
+                    out,
+                    "             {}: {}",
+                    reason.word(),
+                    reason_words(reason.word())
+                );
             }
         }
         let _ = writeln!(out, "  effect     {}", effect(flow));
@@ -98,7 +149,11 @@ fn effect(flow: &FlowReport) -> String {
                 plural(e.files_removed, "file")
             );
             if e.files_looked_into > 0 {
-                let _ = write!(text, ", looks into {} that may lie partly in the window", plural(e.files_looked_into, "file"));
+                let _ = write!(
+                    text,
+                    ", looks into {} that may lie partly in the window",
+                    plural(e.files_looked_into, "file")
+                );
             }
             let _ = write!(text, "; {} stay as they are", plural(e.files_kept, "file"));
             text
@@ -111,7 +166,9 @@ fn reason_words(reason: &str) -> &'static str {
     match reason {
         "CHANGE_SET_MISSING" => "the flow has no earlier refresh by its own predicate",
         "QUERY_FINGERPRINT_CHANGED" => "the query or its columns are not those of the last refresh",
-        "UNSUPPORTED_REPLACE_WHERE_PREDICATE" => "the window is an override, holds rows that the last one did not, or reaches no changed source",
+        "UNSUPPORTED_REPLACE_WHERE_PREDICATE" => {
+            "the window is an override, holds rows that the last one did not, or reaches no changed source"
+        }
         "REPLACE_WHERE_NOT_DETERMINISTIC" => "the predicate gives another window each time",
         "EXTERNAL_CHANGE_IN_REPLACE_WINDOW" => "somebody else changed rows of the window",
         "PLAN_NOT_DETERMINISTIC" => "the query asks for the time or for chance",
@@ -136,7 +193,10 @@ pub fn flow_line(flow: &FlowReport) -> String {
         FlowStatus::Completed => {
             let technique = flow.technique.map(Technique::word).unwrap_or_default();
             let m = &flow.metrics;
-            let version = flow.table_version.map(|v| format!(", version {v}")).unwrap_or_default();
+            let version = flow
+                .table_version
+                .map(|v| format!(", version {v}"))
+                .unwrap_or_default();
             if flow.technique == Some(Technique::NoOp) {
                 let _ = write!(line, "  {technique}: nothing to do{version}");
             } else {
@@ -150,7 +210,11 @@ pub fn flow_line(flow: &FlowReport) -> String {
                     m.duration_ms as f64 / 1000.0
                 );
                 if m.num_copied_rows > 0 {
-                    let _ = write!(line, " ({} outside the window copied)", plural(m.num_copied_rows, "row"));
+                    let _ = write!(
+                        line,
+                        " ({} outside the window copied)",
+                        plural(m.num_copied_rows, "row")
+                    );
                 }
             }
         }
@@ -168,7 +232,11 @@ pub fn flow_line(flow: &FlowReport) -> String {
 
 /// The last line of an update.
 pub fn summary(report: &UpdateReport) -> String {
-    let done = report.flows.iter().filter(|f| f.status == FlowStatus::Completed).count();
+    let done = report
+        .flows
+        .iter()
+        .filter(|f| f.status == FlowStatus::Completed)
+        .count();
     let rows: u64 = report.flows.iter().map(|f| f.metrics.num_output_rows).sum();
     let read: u64 = report.flows.iter().map(|f| f.metrics.bytes_scanned).sum();
     format!(

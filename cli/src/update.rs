@@ -31,9 +31,9 @@ pub fn refuse(output: Output, pipeline: &str, faults: &[Fault]) -> ExitCode {
         eprintln!("{} faults; nothing was written", faults.len());
     }
     if output == Output::Json {
-        let error = faults.first().map(|f| {
-            json!({"code": f.code, "message": f.message, "help": f.help})
-        });
+        let error = faults
+            .first()
+            .map(|f| json!({"code": f.code, "message": f.message, "help": f.help}));
         let all: Vec<_> = faults
             .iter()
             .map(|f| {
@@ -59,7 +59,10 @@ pub fn load(args: &PipelineArgs) -> Result<(PipelineConfig, Option<DateTime<Utc>
     for pair in &args.conf {
         match pair.split_once('=') {
             Some((key, value)) => configuration.push((key.to_string(), value.to_string())),
-            None => faults.push(Fault::new("WRONG_OPTION", format!("--conf `{pair}` is no KEY=VALUE"))),
+            None => faults.push(Fault::new(
+                "WRONG_OPTION",
+                format!("--conf `{pair}` is no KEY=VALUE"),
+            )),
         }
     }
     let now = args.now.as_ref().and_then(|text| match clock(text) {
@@ -72,7 +75,10 @@ pub fn load(args: &PipelineArgs) -> Result<(PipelineConfig, Option<DateTime<Utc>
             None
         }
     });
-    let overrides = ConfigOverrides { storage: args.storage.clone(), configuration };
+    let overrides = ConfigOverrides {
+        storage: args.storage.clone(),
+        configuration,
+    };
     match PipelineConfig::load(&args.pipeline, &overrides) {
         Ok(config) if faults.is_empty() => Ok((config, now)),
         Ok(_) => Err(faults),
@@ -85,12 +91,15 @@ pub fn load(args: &PipelineArgs) -> Result<(PipelineConfig, Option<DateTime<Utc>
 
 /// A full time, or a day for its first instant in UTC.
 fn clock(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).map(|t| t.with_timezone(&Utc)).ok().or_else(|| {
-        chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d")
-            .ok()?
-            .and_hms_opt(0, 0, 0)
-            .map(|t| t.and_utc())
-    })
+    DateTime::parse_from_rfc3339(text)
+        .map(|t| t.with_timezone(&Utc))
+        .ok()
+        .or_else(|| {
+            chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d")
+                .ok()?
+                .and_hms_opt(0, 0, 0)
+                .map(|t| t.and_utc())
+        })
 }
 
 fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOptions, Vec<Fault>> {
@@ -102,8 +111,11 @@ fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOption
                 replace_where.push((flow.trim().to_string(), predicate.trim().to_string()));
             }
             _ => faults.push(
-                Fault::new("WRONG_OPTION", format!("--replace-where `{pair}` is no FLOW=PREDICATE"))
-                    .help("for example --replace-where \"orders=date >= '2026-01-01'\""),
+                Fault::new(
+                    "WRONG_OPTION",
+                    format!("--replace-where `{pair}` is no FLOW=PREDICATE"),
+                )
+                .help("for example --replace-where \"orders=date >= '2026-01-01'\""),
             ),
         }
     }
@@ -125,7 +137,10 @@ pub async fn validate(args: &PipelineArgs) -> ExitCode {
     let prepared = match load(args) {
         Ok((config, now)) => {
             let name = config.name.clone();
-            let options = UpdateOptions { now, ..UpdateOptions::default() };
+            let options = UpdateOptions {
+                now,
+                ..UpdateOptions::default()
+            };
             Update::prepare(config, &options).await.map(|u| (name, u))
         }
         Err(faults) => Err(faults),
@@ -137,7 +152,10 @@ pub async fn validate(args: &PipelineArgs) -> ExitCode {
             }
             match args.output {
                 Output::Text => println!("pipeline {name} is valid"),
-                Output::Json => println!("{}", json!({"pipeline": name, "state": "VALID", "error": null})),
+                Output::Json => println!(
+                    "{}",
+                    json!({"pipeline": name, "state": "VALID", "error": null})
+                ),
             }
             ExitCode::SUCCESS
         }
@@ -150,7 +168,11 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
     let update = match prepare(args).await {
         Ok(update) => update,
         Err(faults) => {
-            return refuse(args.pipeline.output, &args.pipeline.pipeline.display().to_string(), &faults);
+            return refuse(
+                args.pipeline.output,
+                &args.pipeline.pipeline.display().to_string(),
+                &faults,
+            );
         }
     };
     let report = update.explain().await;
@@ -161,7 +183,11 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
         Output::Text => print_text(&text::plan(&report)),
         Output::Json => println!("{}", json!(report)),
     }
-    if report.error.is_some() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+    if report.error.is_some() {
+        ExitCode::from(FAILED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn print_text(text: &str) {
@@ -180,7 +206,11 @@ pub async fn run_for_report(args: &UpdateArgs) -> Option<UpdateReport> {
     let update = match prepare(args).await {
         Ok(update) => update,
         Err(faults) => {
-            refuse(args.pipeline.output, &args.pipeline.pipeline.display().to_string(), &faults);
+            refuse(
+                args.pipeline.output,
+                &args.pipeline.pipeline.display().to_string(),
+                &faults,
+            );
             return None;
         }
     };
@@ -234,7 +264,11 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
         }
         Output::Json => println!("{}", json!(report)),
     }
-    if report.state == UpdateState::Completed { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+    if report.state == UpdateState::Completed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED)
+    }
 }
 
 /// Rows that a full refresh takes away for good must be agreed to.
@@ -244,9 +278,18 @@ fn agree(at_risk: &[RowsAtRisk]) -> Result<(), Fault> {
     }
     let lines: Vec<String> = at_risk
         .iter()
-        .map(|r| format!("{} rows of `{}` outside its window", text::count(r.rows), r.table))
+        .map(|r| {
+            format!(
+                "{} rows of `{}` outside its window",
+                text::count(r.rows),
+                r.table
+            )
+        })
         .collect();
-    let words = format!("the full refresh takes away {} for good", lines.join(" and "));
+    let words = format!(
+        "the full refresh takes away {} for good",
+        lines.join(" and ")
+    );
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
         eprintln!("{words}. Go on? [y/N] ");
         let mut answer = String::new();
@@ -254,7 +297,10 @@ fn agree(at_risk: &[RowsAtRisk]) -> Result<(), Fault> {
         if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             return Ok(());
         }
-        return Err(Fault::new("FULL_REFRESH_NOT_AGREED", format!("{words}; nothing was written")));
+        return Err(Fault::new(
+            "FULL_REFRESH_NOT_AGREED",
+            format!("{words}; nothing was written"),
+        ));
     }
     Err(Fault::new("FULL_REFRESH_NOT_AGREED", words).help("add --yes if they may go"))
 }
@@ -268,7 +314,11 @@ struct Shown {
 
 impl Shown {
     fn new(output: Output) -> Self {
-        Self { bars: MultiProgress::new(), running: Mutex::default(), output }
+        Self {
+            bars: MultiProgress::new(),
+            running: Mutex::default(),
+            output,
+        }
     }
 
     fn clear(&self) {
@@ -283,7 +333,10 @@ impl Progress for Shown {
         let bar = self.bars.add(ProgressBar::new_spinner().with_style(style));
         bar.set_message(format!("{flow} is running"));
         bar.enable_steady_tick(Duration::from_millis(120));
-        self.running.lock().unwrap_or_else(|e| e.into_inner()).push((flow.to_string(), bar));
+        self.running
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .push((flow.to_string(), bar));
     }
 
     fn flow_ended(&self, report: &FlowReport) {

@@ -18,13 +18,21 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
     let config = match load(&args.pipeline) {
         Ok((config, _)) => config,
         Err(faults) => {
-            return refuse(args.pipeline.output, &args.pipeline.pipeline.display().to_string(), &faults);
+            return refuse(
+                args.pipeline.output,
+                &args.pipeline.pipeline.display().to_string(),
+                &faults,
+            );
         }
     };
     let locations = match locations(config) {
         Ok(locations) => locations,
         Err(faults) => {
-            return refuse(args.pipeline.output, &args.pipeline.pipeline.display().to_string(), &faults);
+            return refuse(
+                args.pipeline.output,
+                &args.pipeline.pipeline.display().to_string(),
+                &faults,
+            );
         }
     };
     let retention = Duration::from_secs(args.retention_hours.saturating_mul(3600));
@@ -35,7 +43,11 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
             Ok(None) => {}
             Ok(Some(files)) => {
                 if args.pipeline.output == Output::Text {
-                    let verb = if args.dry_run { "would remove" } else { "removed" };
+                    let verb = if args.dry_run {
+                        "would remove"
+                    } else {
+                        "removed"
+                    };
                     println!("{name}: {verb} {} files", text::count(files.len() as u64));
                     for file in &files {
                         println!("  {file}");
@@ -54,10 +66,16 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
     if args.pipeline.output == Output::Json {
         println!("{}", json!({"dry_run": args.dry_run, "tables": tables}));
     }
-    if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+    if failed {
+        ExitCode::from(FAILED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
-fn locations(config: PipelineConfig) -> Result<Vec<(String, Location)>, Vec<windrow_flows::fault::Fault>> {
+fn locations(
+    config: PipelineConfig,
+) -> Result<Vec<(String, Location)>, Vec<windrow_flows::fault::Fault>> {
     let (project, faults) = Project::read(config);
     if !faults.is_empty() {
         return Err(faults);
@@ -66,14 +84,21 @@ fn locations(config: PipelineConfig) -> Result<Vec<(String, Location)>, Vec<wind
     let opened = |e: TableError| vec![windrow_flows::fault::Fault::new(e.code(), e.to_string())];
     let mut found = Vec::new();
     for table in &project.tables {
-        found.push((table.shown.clone(), Location::open(&table.location, options).map_err(opened)?));
+        found.push((
+            table.shown.clone(),
+            Location::open(&table.location, options).map_err(opened)?,
+        ));
     }
     let log = events::log_location(&project.config.storage, options).map_err(opened)?;
     found.push(("event log".into(), log));
     Ok(found)
 }
 
-async fn one(location: &Location, retention: Duration, dry_run: bool) -> Result<Option<Vec<String>>, TableError> {
+async fn one(
+    location: &Location,
+    retention: Duration,
+    dry_run: bool,
+) -> Result<Option<Vec<String>>, TableError> {
     if Table::open(location, None).await?.is_none() {
         return Ok(None);
     }

@@ -61,8 +61,13 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
             url: location.shown(),
             reason: format!("version {version}: {e}"),
         })?;
-        let Some((kind, body)) = action.as_object().and_then(|o| o.iter().next()) else { continue };
-        let data_change = body.get("dataChange").and_then(Value::as_bool).unwrap_or(true);
+        let Some((kind, body)) = action.as_object().and_then(|o| o.iter().next()) else {
+            continue;
+        };
+        let data_change = body
+            .get("dataChange")
+            .and_then(Value::as_bool)
+            .unwrap_or(true);
         match kind.as_str() {
             "add" if data_change => changes.added.push(file(body)),
             "remove" if data_change => changes.removed.push(file(body)),
@@ -79,23 +84,40 @@ fn file(body: &Value) -> DataFile {
     let partition_values: HashMap<String, Option<String>> = body
         .get("partitionValues")
         .and_then(Value::as_object)
-        .map(|map| map.iter().map(|(k, v)| (k.clone(), v.as_str().map(str::to_string))).collect())
+        .map(|map| {
+            map.iter()
+                .map(|(k, v)| (k.clone(), v.as_str().map(str::to_string)))
+                .collect()
+        })
         .unwrap_or_default();
-    let deletion_vector = body.get("deletionVector").filter(|v| v.is_object()).map(|dv| {
-        let text = |key: &str| dv.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
-        let int = |key: &str| dv.get(key).and_then(Value::as_i64);
-        DeletionVector {
-            storage_type: text("storageType"),
-            path_or_inline: text("pathOrInlineDv"),
-            offset: int("offset").and_then(|v| i32::try_from(v).ok()),
-            size_in_bytes: int("sizeInBytes").and_then(|v| i32::try_from(v).ok()).unwrap_or(0),
-            cardinality: int("cardinality").unwrap_or(0),
-        }
-    });
+    let deletion_vector = body
+        .get("deletionVector")
+        .filter(|v| v.is_object())
+        .map(|dv| {
+            let text = |key: &str| {
+                dv.get(key)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_string()
+            };
+            let int = |key: &str| dv.get(key).and_then(Value::as_i64);
+            DeletionVector {
+                storage_type: text("storageType"),
+                path_or_inline: text("pathOrInlineDv"),
+                offset: int("offset").and_then(|v| i32::try_from(v).ok()),
+                size_in_bytes: int("sizeInBytes")
+                    .and_then(|v| i32::try_from(v).ok())
+                    .unwrap_or(0),
+                cardinality: int("cardinality").unwrap_or(0),
+            }
+        });
     DataFile {
         log_path: text("path").unwrap_or_default(),
         size: body.get("size").and_then(Value::as_i64).unwrap_or(0),
-        modification_time: body.get("modificationTime").and_then(Value::as_i64).unwrap_or(0),
+        modification_time: body
+            .get("modificationTime")
+            .and_then(Value::as_i64)
+            .unwrap_or(0),
         partition_values,
         stats: text("stats"),
         deletion_vector,

@@ -46,10 +46,16 @@ pub enum Outcome {
 
 impl Commit {
     fn body(&self, read_version: Option<i64>, now_ms: i64) -> String {
-        let parameters: serde_json::Map<String, Value> =
-            self.parameters.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
-        let metrics: serde_json::Map<String, Value> =
-            self.metrics.iter().map(|(k, v)| (k.clone(), json!(v.to_string()))).collect();
+        let parameters: serde_json::Map<String, Value> = self
+            .parameters
+            .iter()
+            .map(|(k, v)| (k.clone(), json!(v)))
+            .collect();
+        let metrics: serde_json::Map<String, Value> = self
+            .metrics
+            .iter()
+            .map(|(k, v)| (k.clone(), json!(v.to_string())))
+            .collect();
         let mut info = json!({"timestamp": now_ms, "operation": self.operation,
             "operationParameters": parameters, "operationMetrics": metrics,
             "engineInfo": concat!("Windrow/", env!("CARGO_PKG_VERSION")),
@@ -68,16 +74,22 @@ impl Commit {
 
     /// Tries to make `version`, once for certain.
     pub async fn attempt(&self, location: &Location, version: i64) -> Result<Outcome, TableError> {
-        let body = Bytes::from(
-            self.body((version > 0).then(|| version - 1), chrono::Utc::now().timestamp_millis()),
-        );
+        let body = Bytes::from(self.body(
+            (version > 0).then(|| version - 1),
+            chrono::Utc::now().timestamp_millis(),
+        ));
         let store = location.store();
         let path = log_path(version);
         let mut pause = FIRST_PAUSE;
         let mut last = None;
         for _ in 0..TRIES {
-            let options = PutOptions { mode: PutMode::Create, ..Default::default() };
-            let put = store.put_opts(&path, PutPayload::from(body.clone()), options).await;
+            let options = PutOptions {
+                mode: PutMode::Create,
+                ..Default::default()
+            };
+            let put = store
+                .put_opts(&path, PutPayload::from(body.clone()), options)
+                .await;
             match put {
                 Ok(_) => return Ok(Outcome::Committed),
                 Err(error) => {
@@ -111,7 +123,10 @@ fn log_path(version: i64) -> Path {
 
 /// The log entry of `version`, or `None` when there is none.
 pub async fn read(location: &Location, version: i64) -> Result<Option<Bytes>, TableError> {
-    let storage = |source| TableError::Storage { url: location.shown(), source };
+    let storage = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
     match location.store().get(&log_path(version)).await {
         Ok(found) => Ok(Some(found.bytes().await.map_err(storage)?)),
         Err(object_store::Error::NotFound { .. }) => Ok(None),

@@ -7,13 +7,25 @@ pub enum TableError {
     #[error("`{url}` is no Delta table: there is no _delta_log in it")]
     NotATable { url: String },
     #[error("`{url}` has no version {version}: {reason}")]
-    VersionGone { url: String, version: i64, reason: String },
-    #[error("table `{url}` cannot be read: it uses the table feature(s) {features}, which this version does not know")]
+    VersionGone {
+        url: String,
+        version: i64,
+        reason: String,
+    },
+    #[error(
+        "table `{url}` cannot be read: it uses the table feature(s) {features}, which this version does not know"
+    )]
     ReaderFeature { url: String, features: String },
-    #[error("table `{url}` cannot be written: it uses the table feature(s) {features}, which this version does not keep right")]
+    #[error(
+        "table `{url}` cannot be written: it uses the table feature(s) {features}, which this version does not keep right"
+    )]
     WriterFeature { url: String, features: String },
     #[error("table `{url}`: column `{column}` has the type {data_type}, which Delta does not have")]
-    ColumnType { url: String, column: String, data_type: String },
+    ColumnType {
+        url: String,
+        column: String,
+        data_type: String,
+    },
     #[error("the log of table `{url}` is damaged: {reason}")]
     Damaged { url: String, reason: String },
     #[error("location `{url}` cannot be used: {reason}")]
@@ -37,7 +49,11 @@ pub enum TableError {
         source: Box<datafusion::error::DataFusionError>,
     },
     #[error("table `{url}`: {reason}")]
-    Refused { code: &'static str, url: String, reason: String },
+    Refused {
+        code: &'static str,
+        url: String,
+        reason: String,
+    },
 }
 
 impl TableError {
@@ -46,7 +62,9 @@ impl TableError {
         match self {
             Self::NotATable { .. } => "NOT_A_DELTA_TABLE",
             Self::VersionGone { .. } => "SOURCE_HISTORY_UNAVAILABLE",
-            Self::ReaderFeature { .. } | Self::WriterFeature { .. } => "TABLE_FEATURE_NOT_SUPPORTED",
+            Self::ReaderFeature { .. } | Self::WriterFeature { .. } => {
+                "TABLE_FEATURE_NOT_SUPPORTED"
+            }
             Self::ColumnType { .. } => "COLUMN_TYPE_NOT_SUPPORTED",
             Self::Damaged { .. } => "TABLE_LOG_DAMAGED",
             Self::Location { .. } => "LOCATION_NOT_USABLE",

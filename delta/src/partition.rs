@@ -31,8 +31,11 @@ pub fn path_in_log(path: &str) -> String {
     utf8_percent_encode(path, URI_KEPT).to_string()
 }
 
-/// Text of row `row` of a partition column; `None` for null and for the empty string, which the
-/// protocol cannot tell apart.
+/// Text of row `row` of a partition column; `None` for null.
+///
+/// # Errors
+/// A type that can't partition a table, and the empty string: to the protocol it is null, so a row
+/// that is written with it could never be found again.
 pub fn value_text(column: &ArrayRef, row: usize) -> Result<Option<String>, String> {
     if column.is_null(row) {
         return Ok(None);
@@ -40,23 +43,36 @@ pub fn value_text(column: &ArrayRef, row: usize) -> Result<Option<String>, Strin
     let one = column.slice(row, 1);
     let text = match one.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let value = one.as_primitive::<datafusion::arrow::datatypes::TimestampMicrosecondType>().value(0);
+            let value = one
+                .as_primitive::<datafusion::arrow::datatypes::TimestampMicrosecondType>()
+                .value(0);
             timestamp_text(value, zone.is_some())?
         }
         DataType::Boolean => one.as_boolean().value(0).to_string(),
         DataType::Binary => {
             // The protocol writes binary as text with one character per byte.
-            one.as_binary::<i32>().value(0).iter().map(|b| char::from(*b)).collect()
+            one.as_binary::<i32>()
+                .value(0)
+                .iter()
+                .map(|b| char::from(*b))
+                .collect()
         }
         data_type if data_type.is_nested() => {
-            return Err(format!("a column of type {data_type} cannot partition a table"));
+            return Err(format!(
+                "a column of type {data_type} cannot partition a table"
+            ));
         }
         _ => {
             let text = cast(&one, &DataType::Utf8).map_err(|e| e.to_string())?;
             text.as_string::<i32>().value(0).to_string()
         }
     };
-    Ok(if text.is_empty() { None } else { Some(text) })
+    if text.is_empty() {
+        return Err(
+            "the empty string can't be a partition value: a Delta table reads it as null".into(),
+        );
+    }
+    Ok(Some(text))
 }
 
 fn timestamp_text(micros: i64, zoned: bool) -> Result<String, String> {
@@ -75,9 +91,9 @@ pub fn value(text: Option<&str>, data_type: &DataType) -> Result<ScalarValue, St
         return ScalarValue::try_from(data_type).map_err(|e| e.to_string());
     };
     match data_type {
-        DataType::Binary => {
-            Ok(ScalarValue::Binary(Some(text.chars().map(|c| c as u32 as u8).collect())))
-        }
+        DataType::Binary => Ok(ScalarValue::Binary(Some(
+            text.chars().map(|c| c as u32 as u8).collect(),
+        ))),
         _ => {
             let value = ScalarValue::try_from_string(text.to_string(), data_type)
                 .map_err(|e| format!("partition value `{text}` is no {data_type}: {e}"))?;
@@ -90,7 +106,9 @@ pub fn value(text: Option<&str>, data_type: &DataType) -> Result<ScalarValue, St
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{BinaryArray, Date32Array, StringArray, TimestampMicrosecondArray};
+    use datafusion::arrow::array::{
+        BinaryArray, Date32Array, StringArray, TimestampMicrosecondArray,
+    };
 
     use super::*;
 
@@ -120,21 +138,35 @@ mod tests {
             Arc::new(
                 TimestampMicrosecondArray::from(vec![Some(1), None, Some(-1)]).with_timezone("UTC"),
             ),
-            Arc::new(TimestampMicrosecondArray::from(vec![Some(1_000_001), None, Some(0)])),
-            Arc::new(BinaryArray::from(vec![Some(&[0u8, 255][..]), None, Some(&[1u8][..])])),
+            Arc::new(TimestampMicrosecondArray::from(vec![
+                Some(1_000_001),
+                None,
+                Some(0),
+            ])),
+            Arc::new(BinaryArray::from(vec![
+                Some(&[0u8, 255][..]),
+                None,
+                Some(&[1u8][..]),
+            ])),
         ];
         for column in columns {
             for row in 0..3 {
                 let text = value_text(&column, row).unwrap();
                 let back = value(text.as_deref(), column.data_type()).unwrap();
-                assert_eq!(back, ScalarValue::try_from_array(&column, row).unwrap(), "{text:?}");
+                assert_eq!(
+                    back,
+                    ScalarValue::try_from_array(&column, row).unwrap(),
+                    "{text:?}"
+                );
             }
         }
     }
 
     #[test]
-    fn an_empty_string_is_null_as_the_protocol_says() {
-        let column: ArrayRef = Arc::new(StringArray::from(vec![""]));
-        assert_eq!(value_text(&column, 0).unwrap(), None);
+    fn an_empty_string_is_refused_since_it_would_come_back_as_null() {
+        let column: ArrayRef = Arc::new(StringArray::from(vec!["", "a"]));
+        assert!(value_text(&column, 0).unwrap_err().contains("empty string"));
+        assert_eq!(value_text(&column, 1).unwrap().as_deref(), Some("a"));
+        assert!(value(Some(""), &DataType::Utf8).unwrap().is_null());
     }
 }

@@ -19,6 +19,9 @@ const READ: &[&str] = &[
     "typeWidening-preview",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    // Often named without a column that needs it; such a column's type is unknown here.
+    "variantType",
+    "variantType-preview",
 ];
 
 /// Deletion vectors are accepted, never made; change data is derived by readers from whole files.
@@ -34,19 +37,28 @@ const WRITE: &[&str] = &[
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
 ];
 
 fn features(protocol: &Value, key: &str) -> Vec<String> {
     protocol
         .get(key)
         .and_then(Value::as_array)
-        .map(|list| list.iter().filter_map(Value::as_str).map(str::to_string).collect())
+        .map(|list| {
+            list.iter()
+                .filter_map(Value::as_str)
+                .map(str::to_string)
+                .collect()
+        })
         .unwrap_or_default()
 }
 
 fn unknown(protocol: &Value, key: &str, known: &[&str]) -> Option<String> {
-    let unknown: Vec<String> =
-        features(protocol, key).into_iter().filter(|f| !known.contains(&f.as_str())).collect();
+    let unknown: Vec<String> = features(protocol, key)
+        .into_iter()
+        .filter(|f| !known.contains(&f.as_str()))
+        .collect();
     (!unknown.is_empty()).then(|| unknown.join(", "))
 }
 
@@ -58,10 +70,16 @@ fn number(protocol: &Value, key: &str) -> i64 {
 pub(crate) fn check_readable(table: &Table) -> Result<(), TableError> {
     let protocol = table.protocol_json()?;
     let refuse = |features: String| {
-        Err(TableError::ReaderFeature { url: table.location().shown(), features })
+        Err(TableError::ReaderFeature {
+            url: table.location().shown(),
+            features,
+        })
     };
     if number(&protocol, "minReaderVersion") > 3 {
-        return refuse(format!("minReaderVersion {}", number(&protocol, "minReaderVersion")));
+        return refuse(format!(
+            "minReaderVersion {}",
+            number(&protocol, "minReaderVersion")
+        ));
     }
     match unknown(&protocol, "readerFeatures", READ) {
         Some(features) => refuse(features),
@@ -73,20 +91,33 @@ pub(crate) fn check_readable(table: &Table) -> Result<(), TableError> {
 pub fn check_writable(table: &Table) -> Result<(), TableError> {
     let protocol = table.protocol_json()?;
     let refuse = |features: String| {
-        Err(TableError::WriterFeature { url: table.location().shown(), features })
+        Err(TableError::WriterFeature {
+            url: table.location().shown(),
+            features,
+        })
     };
     if number(&protocol, "minWriterVersion") > 7 {
-        return refuse(format!("minWriterVersion {}", number(&protocol, "minWriterVersion")));
+        return refuse(format!(
+            "minWriterVersion {}",
+            number(&protocol, "minWriterVersion")
+        ));
     }
     if let Some(features) = unknown(&protocol, "writerFeatures", WRITE) {
         return refuse(features);
     }
-    let mode = table.properties().get("delta.columnMapping.mode").map(String::as_str);
+    let mode = table
+        .properties()
+        .get("delta.columnMapping.mode")
+        .map(String::as_str);
     if mode.is_some_and(|m| m != "none") {
         return refuse("columnMapping".into());
     }
     for column in &table.schema().columns {
-        if column.metadata.keys().any(|k| k.starts_with("delta.identity.")) {
+        if column
+            .metadata
+            .keys()
+            .any(|k| k.starts_with("delta.identity."))
+        {
             return refuse(format!("identityColumns (column `{}`)", column.name));
         }
     }
@@ -96,14 +127,23 @@ pub fn check_writable(table: &Table) -> Result<(), TableError> {
 /// The protocol action that a table with these columns and properties needs at least.
 pub fn protocol_for(schema: &TableSchema, properties: &[(String, String)]) -> Value {
     let mut needed: BTreeSet<&str> = BTreeSet::new();
-    if properties.iter().any(|(k, _)| k.starts_with("delta.constraints.")) {
+    if properties
+        .iter()
+        .any(|(k, _)| k.starts_with("delta.constraints."))
+    {
         needed.insert("checkConstraints");
     }
-    if schema.columns.iter().any(|c| c.metadata.contains_key(GENERATION_EXPRESSION)) {
+    if schema
+        .columns
+        .iter()
+        .any(|c| c.metadata.contains_key(GENERATION_EXPRESSION))
+    {
         needed.insert("generatedColumns");
     }
     let on = |key: &str| {
-        properties.iter().any(|(k, v)| k == key && v.eq_ignore_ascii_case("true"))
+        properties
+            .iter()
+            .any(|(k, v)| k == key && v.eq_ignore_ascii_case("true"))
     };
     if on("delta.enableChangeDataFeed") {
         needed.insert("changeDataFeed");
@@ -134,7 +174,9 @@ pub fn protocol_for(schema: &TableSchema, properties: &[(String, String)]) -> Va
 /// The protocol that a table needs after columns were added, or `None` when it has it already.
 pub fn upgraded(current: &Value, schema: &TableSchema) -> Option<Value> {
     if !schema.has_timestamp_ntz()
-        || features(current, "readerFeatures").iter().any(|f| f == "timestampNtz")
+        || features(current, "readerFeatures")
+            .iter()
+            .any(|f| f == "timestampNtz")
     {
         return None;
     }
@@ -159,5 +201,7 @@ pub fn upgraded(current: &Value, schema: &TableSchema) -> Option<Value> {
     }
     reader.insert("timestampNtz".into());
     writer.insert("timestampNtz".into());
-    Some(json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader, "writerFeatures": writer}))
+    Some(
+        json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader, "writerFeatures": writer}),
+    )
 }

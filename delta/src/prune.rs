@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array,
+};
 use datafusion::arrow::compute::kernels::cast_utils::parse_decimal;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, SchemaRef, TimeUnit};
 use datafusion::common::pruning::PruningStatistics;
@@ -59,8 +61,10 @@ pub struct Pruner {
 
 impl Pruner {
     pub fn new(schema: Arc<TableSchema>, predicate: FilePredicate) -> Self {
-        let columns: Vec<usize> =
-            collect_columns(&predicate.holds).iter().map(|c| c.index()).collect();
+        let columns: Vec<usize> = collect_columns(&predicate.holds)
+            .iter()
+            .map(|c| c.index())
+            .collect();
         let partition_only = columns
             .iter()
             .all(|i| schema.is_partition_column(predicate.schema.field(*i).name()));
@@ -72,22 +76,40 @@ impl Pruner {
                 .ok()
         };
         let (holds, fails) = (build(&predicate.holds), build(&predicate.fails));
-        Self { schema, predicate, holds, fails, columns, partition_only }
+        Self {
+            schema,
+            predicate,
+            holds,
+            fails,
+            columns,
+            partition_only,
+        }
     }
 
     /// For each file, whether it may hold a row that satisfies the predicate.
     pub fn may_match(&self, files: &[DataFile], url: &str) -> Result<Vec<bool>, TableError> {
         if self.partition_only {
-            return Ok(self.exact(files, url)?.into_iter().map(|v| v != Verdict::NoRow).collect());
+            return Ok(self
+                .exact(files, url)?
+                .into_iter()
+                .map(|v| v != Verdict::NoRow)
+                .collect());
         }
-        let Some(holds) = &self.holds else { return Ok(vec![true; files.len()]) };
-        holds.prune(&self.statistics(files)).map_err(|e| query_error(url, e))
+        let Some(holds) = self.holds.as_ref().filter(|_| !files.is_empty()) else {
+            return Ok(vec![true; files.len()]);
+        };
+        holds
+            .prune(&self.statistics(files))
+            .map_err(|e| query_error(url, e))
     }
 
     /// For each file, what the log says about all of its rows.
     pub fn verdicts(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
         if self.partition_only {
             return self.exact(files, url);
+        }
+        if files.is_empty() {
+            return Ok(Vec::new());
         }
         let statistics = self.statistics(files);
         let prune = |p: &Option<PruningPredicate>| match p {
@@ -96,7 +118,10 @@ impl Pruner {
         };
         let (may_hold, may_fail) = (prune(&self.holds)?, prune(&self.fails)?);
         let no_nulls = |row: usize| {
-            statistics.columns.values().all(|c| c.null_counts[row] == Some(0))
+            statistics
+                .columns
+                .values()
+                .all(|c| c.null_counts[row] == Some(0))
         };
         Ok((0..files.len())
             .map(|row| match (may_hold[row], may_fail[row]) {
@@ -109,7 +134,14 @@ impl Pruner {
 
     /// Partition values decide alone: the predicate is evaluated on them, one row per file.
     fn exact(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
+<<<<<<< HEAD
         let damaged = |reason: String| TableError::Damaged { url: url.to_string(), reason };
+=======
+        let damaged = |reason: String| TableError::Damaged {
+            url: url.to_string(),
+            reason,
+        };
+>>>>>>> main
         if files.is_empty() {
             return Ok(Vec::new());
         }
@@ -121,10 +153,14 @@ impl Pruner {
             .enumerate()
             .map(|(i, field)| {
                 if !self.columns.contains(&i) {
-                    return Ok(datafusion::arrow::array::new_null_array(field.data_type(), files.len()));
+                    return Ok(datafusion::arrow::array::new_null_array(
+                        field.data_type(),
+                        files.len(),
+                    ));
                 }
-                let values =
-                    self.partition_scalars(files, field.name(), field.data_type()).map_err(damaged)?;
+                let values = self
+                    .partition_scalars(files, field.name(), field.data_type())
+                    .map_err(damaged)?;
                 ScalarValue::iter_to_array(values).map_err(|e| query_error(url, e))
             })
             .collect::<Result<Vec<ArrayRef>, _>>()?;
@@ -145,7 +181,13 @@ impl Pruner {
         let verdicts = verdicts.as_boolean();
         Ok(verdicts
             .iter()
-            .map(|v| if v == Some(true) { Verdict::EveryRow } else { Verdict::NoRow })
+            .map(|v| {
+                if v == Some(true) {
+                    Verdict::EveryRow
+                } else {
+                    Verdict::NoRow
+                }
+            })
             .collect())
     }
 
@@ -155,12 +197,18 @@ impl Pruner {
         name: &str,
         data_type: &DataType,
     ) -> Result<Vec<ScalarValue>, String> {
-        let physical =
-            self.schema.column(name).map_or(name, |c| c.physical_name.as_str()).to_string();
+        let physical = self
+            .schema
+            .column(name)
+            .map_or(name, |c| c.physical_name.as_str())
+            .to_string();
         files
             .iter()
             .map(|file| {
-                let text = file.partition_values.get(&physical).and_then(Option::as_deref);
+                let text = file
+                    .partition_values
+                    .get(&physical)
+                    .and_then(Option::as_deref);
                 partition::value(text, data_type)
             })
             .collect()
@@ -171,7 +219,11 @@ impl Pruner {
         let mut rows = vec![None; files.len()];
         let parsed: Vec<Option<JsonStats<'_>>> = files
             .iter()
-            .map(|f| f.stats.as_deref().and_then(|text| serde_json::from_str(text).ok()))
+            .map(|f| {
+                f.stats
+                    .as_deref()
+                    .and_then(|text| serde_json::from_str(text).ok())
+            })
             .collect();
         for (row, stats) in parsed.iter().enumerate() {
             rows[row] = stats.as_ref().and_then(|s| s.num_records);
@@ -183,8 +235,7 @@ impl Pruner {
             if self.schema.is_partition_column(field.name()) {
                 if let Ok(values) = self.partition_scalars(files, field.name(), data_type) {
                     for (row, value) in values.into_iter().enumerate() {
-                        column.null_counts[row] =
-                            if value.is_null() { rows[row] } else { Some(0) };
+                        column.null_counts[row] = if value.is_null() { rows[row] } else { Some(0) };
                         column.min[row] = value.clone();
                         column.max[row] = value;
                     }
@@ -193,8 +244,10 @@ impl Pruner {
                 let key = table_column.physical_name.as_str();
                 for (row, stats) in parsed.iter().enumerate() {
                     let Some(stats) = stats else { continue };
-                    column.null_counts[row] =
-                        stats.null_count.get(key).and_then(|raw| raw.get().parse().ok());
+                    column.null_counts[row] = stats
+                        .null_count
+                        .get(key)
+                        .and_then(|raw| raw.get().parse().ok());
                     if let Some(raw) = stats.min_values.get(key) {
                         column.min[row] = bound(raw.get(), data_type, Side::Min);
                     }
@@ -210,7 +263,10 @@ impl Pruner {
 }
 
 fn query_error(url: &str, source: DataFusionError) -> TableError {
-    TableError::Query { url: url.to_string(), source: Box::new(source) }
+    TableError::Query {
+        url: url.to_string(),
+        source: Box::new(source),
+    }
 }
 
 #[derive(serde::Deserialize)]
@@ -227,7 +283,9 @@ struct JsonStats<'a> {
 
 /// `numRecords` of a file's statistics.
 pub fn record_count(stats: Option<&str>) -> Option<u64> {
-    serde_json::from_str::<JsonStats<'_>>(stats?).ok()?.num_records
+    serde_json::from_str::<JsonStats<'_>>(stats?)
+        .ok()?
+        .num_records
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -262,10 +320,8 @@ fn bound(raw: &str, data_type: &DataType, side: Side) -> ScalarValue {
             let micros = text.as_deref().and_then(|t| timestamp_bound(t, side));
             micros.map(|v| ScalarValue::TimestampMicrosecond(Some(v), zone.clone()))
         }
-        DataType::Decimal128(precision, scale) => {
-            decimal_bound(raw, *precision, *scale)
-                .map(|v| ScalarValue::Decimal128(Some(v), *precision, *scale))
-        }
+        DataType::Decimal128(precision, scale) => decimal_bound(raw, *precision, *scale)
+            .map(|v| ScalarValue::Decimal128(Some(v), *precision, *scale)),
         DataType::Utf8 => text.map(|t| ScalarValue::Utf8(Some(t))),
         DataType::Utf8View => text.map(|t| ScalarValue::Utf8View(Some(t))),
         DataType::Date32 => text.and_then(|t| ScalarValue::try_from_string(t, data_type).ok()),
@@ -288,9 +344,9 @@ fn timestamp_bound(text: &str, side: Side) -> Option<i64> {
         .or_else(|_| chrono::NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f"))
         .ok()?;
     let micros = time.and_utc().timestamp_micros();
-    let digits = text
-        .split_once('.')
-        .map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let digits = text.split_once('.').map_or(0, |(_, rest)| {
+        rest.bytes().take_while(u8::is_ascii_digit).count()
+    });
     Some(match side {
         _ if digits > 3 => micros,
         Side::Min => micros.saturating_sub(999),
@@ -317,7 +373,11 @@ struct ColumnStatistics {
 impl ColumnStatistics {
     fn unknown(data_type: &DataType, files: usize) -> Self {
         let null = ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null);
-        Self { min: vec![null.clone(); files], max: vec![null; files], null_counts: vec![None; files] }
+        Self {
+            min: vec![null.clone(); files],
+            max: vec![null; files],
+            null_counts: vec![None; files],
+        }
     }
 }
 
@@ -372,7 +432,10 @@ mod tests {
             partition_columns: partitions.iter().map(|p| p.to_string()).collect(),
         });
         let arrow = Arc::new(Schema::new(
-            columns.iter().map(|(n, t)| Field::new(*n, t.clone(), true)).collect::<Vec<_>>(),
+            columns
+                .iter()
+                .map(|(n, t)| Field::new(*n, t.clone(), true))
+                .collect::<Vec<_>>(),
         ));
         let df_schema = DFSchema::try_from(arrow.as_ref().clone()).unwrap();
         let state = SessionContext::new().state();
@@ -382,7 +445,9 @@ mod tests {
             let simplifier =
                 datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
             let e = simplifier.coerce(e, &df_schema).unwrap();
-            state.create_physical_expr(simplifier.simplify(e).unwrap(), &df_schema).unwrap()
+            state
+                .create_physical_expr(simplifier.simplify(e).unwrap(), &df_schema)
+                .unwrap()
         };
         let predicate = FilePredicate {
             schema: arrow,
@@ -414,7 +479,9 @@ mod tests {
     fn bounds_tell_inside_outside_and_straddling() {
         let p = pruner(&[("x", DataType::Int64)], &[], col("x").gt_eq(lit(10i64)));
         let stats = |min: i64, max: i64, nulls: i64| {
-            format!(r#"{{"numRecords":5,"minValues":{{"x":{min}}},"maxValues":{{"x":{max}}},"nullCount":{{"x":{nulls}}}}}"#)
+            format!(
+                r#"{{"numRecords":5,"minValues":{{"x":{min}}},"maxValues":{{"x":{max}}},"nullCount":{{"x":{nulls}}}}}"#
+            )
         };
         assert_eq!(verdict(&p, &stats(0, 9, 0)), Verdict::NoRow);
         assert_eq!(verdict(&p, &stats(10, 99, 0)), Verdict::EveryRow);
@@ -425,7 +492,8 @@ mod tests {
 
     #[test]
     fn nan_may_hide_behind_every_greatest_number() {
-        let stats = r#"{"numRecords":3,"minValues":{"x":1.0},"maxValues":{"x":50.0},"nullCount":{"x":0}}"#;
+        let stats =
+            r#"{"numRecords":3,"minValues":{"x":1.0},"maxValues":{"x":50.0},"nullCount":{"x":0}}"#;
         let above = pruner(&[("x", DataType::Float64)], &[], col("x").gt(lit(100.0)));
         assert_eq!(verdict(&above, stats), Verdict::Unclear);
         let below = pruner(&[("x", DataType::Float64)], &[], col("x").lt_eq(lit(100.0)));
@@ -438,13 +506,26 @@ mod tests {
     fn a_timestamp_cut_to_milliseconds_is_widened() {
         let zone: Arc<str> = "UTC".into();
         let kind = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.clone()));
-        let at = |us| lit(ScalarValue::TimestampMicrosecond(Some(us), Some(zone.clone())));
+        let at = |us| {
+            lit(ScalarValue::TimestampMicrosecond(
+                Some(us),
+                Some(zone.clone()),
+            ))
+        };
         let stats = |max: &str| {
-            format!(r#"{{"numRecords":1,"minValues":{{"t":"1970-01-01T00:00:00.807Z"}},"maxValues":{{"t":"{max}"}},"nullCount":{{"t":0}}}}"#)
+            format!(
+                r#"{{"numRecords":1,"minValues":{{"t":"1970-01-01T00:00:00.807Z"}},"maxValues":{{"t":"{max}"}},"nullCount":{{"t":0}}}}"#
+            )
         };
         let p = pruner(&[("t", kind)], &[], col("t").gt_eq(at(807_126)));
-        assert_eq!(verdict(&p, &stats("1970-01-01T00:00:00.807Z")), Verdict::Unclear);
-        assert_eq!(verdict(&p, &stats("1970-01-01T00:00:00.807125Z")), Verdict::NoRow);
+        assert_eq!(
+            verdict(&p, &stats("1970-01-01T00:00:00.807Z")),
+            Verdict::Unclear
+        );
+        assert_eq!(
+            verdict(&p, &stats("1970-01-01T00:00:00.807125Z")),
+            Verdict::NoRow
+        );
     }
 
     #[test]
@@ -456,7 +537,9 @@ mod tests {
             col("m").gt(lit(ScalarValue::Decimal128(Some(10_000_000), 38, 4))),
         );
         let stats = |max: &str| {
-            format!(r#"{{"numRecords":1,"minValues":{{"m":1}},"maxValues":{{"m":{max}}},"nullCount":{{"m":0}}}}"#)
+            format!(
+                r#"{{"numRecords":1,"minValues":{{"m":1}},"maxValues":{{"m":{max}}},"nullCount":{{"m":0}}}}"#
+            )
         };
         assert_eq!(verdict(&p, &stats("999.9")), Verdict::NoRow);
         assert_eq!(verdict(&p, &stats("1.2345678901234567")), Verdict::Unclear);

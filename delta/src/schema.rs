@@ -33,7 +33,11 @@ pub struct Column {
 
 impl Column {
     /// A column of a table that is about to be made.
-    pub fn new(name: impl Into<String>, data_type: DataType, nullable: bool) -> Result<Self, String> {
+    pub fn new(
+        name: impl Into<String>,
+        data_type: DataType,
+        nullable: bool,
+    ) -> Result<Self, String> {
         let name = name.into();
         let json_type = type_to_json(&data_type)?;
         Ok(Self {
@@ -52,7 +56,9 @@ impl Column {
     }
 
     pub fn generation_expression(&self) -> Option<&str> {
-        self.metadata.get(GENERATION_EXPRESSION).and_then(Value::as_str)
+        self.metadata
+            .get(GENERATION_EXPRESSION)
+            .and_then(Value::as_str)
     }
 }
 
@@ -68,9 +74,18 @@ impl TableSchema {
     /// Reads `schemaString`; partition columns are named logically in the log.
     pub fn parse(schema_string: &str, partition_columns: &[String]) -> Result<Self, String> {
         let value: Value = serde_json::from_str(schema_string).map_err(|e| e.to_string())?;
-        let fields = value.get("fields").and_then(Value::as_array).ok_or("schema without fields")?;
-        let columns = fields.iter().map(column_from_json).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { columns, partition_columns: partition_columns.to_vec() })
+        let fields = value
+            .get("fields")
+            .and_then(Value::as_array)
+            .ok_or("schema without fields")?;
+        let columns = fields
+            .iter()
+            .map(column_from_json)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            columns,
+            partition_columns: partition_columns.to_vec(),
+        })
     }
 
     pub fn to_schema_string(&self) -> String {
@@ -104,7 +119,9 @@ impl TableSchema {
 
     /// Columns that live in the files, in the table's order.
     pub fn file_columns(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|c| !self.is_partition_column(&c.name))
+        self.columns
+            .iter()
+            .filter(|c| !self.is_partition_column(&c.name))
     }
 
     /// Whether any column (nested ones too) is a timestamp without zone, which is a table feature.
@@ -128,18 +145,32 @@ fn contains_ntz(data_type: &DataType) -> bool {
 }
 
 fn column_from_json(field: &Value) -> Result<Column, String> {
-    let name = field.get("name").and_then(Value::as_str).ok_or("a field without a name")?;
-    let json_type = field.get("type").ok_or_else(|| format!("field `{name}` without a type"))?;
-    let metadata =
-        field.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-    let physical_name =
-        metadata.get(PHYSICAL_NAME).and_then(Value::as_str).unwrap_or(name).to_string();
+    let name = field
+        .get("name")
+        .and_then(Value::as_str)
+        .ok_or("a field without a name")?;
+    let json_type = field
+        .get("type")
+        .ok_or_else(|| format!("field `{name}` without a type"))?;
+    let metadata = field
+        .get("metadata")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let physical_name = metadata
+        .get(PHYSICAL_NAME)
+        .and_then(Value::as_str)
+        .unwrap_or(name)
+        .to_string();
     Ok(Column {
         name: name.to_string(),
         physical_name,
         data_type: type_from_json(json_type, false).map_err(|e| format!("column `{name}`: {e}"))?,
         physical_type: type_from_json(json_type, true)?,
-        nullable: field.get("nullable").and_then(Value::as_bool).unwrap_or(true),
+        nullable: field
+            .get("nullable")
+            .and_then(Value::as_bool)
+            .unwrap_or(true),
         metadata,
         json_type: json_type.clone(),
     })
@@ -152,13 +183,18 @@ fn type_from_json(value: &Value, physical: bool) -> Result<DataType, String> {
     }
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let part = |key: &str| {
-        value.get(key).ok_or_else(|| format!("type without {key}"))
+        value
+            .get(key)
+            .ok_or_else(|| format!("type without {key}"))
             .and_then(|v| type_from_json(v, physical))
     };
     let flag = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(true);
     match text("type") {
         Some("struct") => {
-            let fields = value.get("fields").and_then(Value::as_array).ok_or("struct without fields")?;
+            let fields = value
+                .get("fields")
+                .and_then(Value::as_array)
+                .ok_or("struct without fields")?;
             let fields = fields
                 .iter()
                 .map(|f| {
@@ -238,9 +274,7 @@ pub fn type_to_json(data_type: &DataType) -> Result<Value, String> {
         DataType::Date32 | DataType::Date64 => json!("date"),
         DataType::Timestamp(_, Some(_)) => json!("timestamp"),
         DataType::Timestamp(_, None) => json!("timestamp_ntz"),
-        DataType::Decimal32(p, s)
-        | DataType::Decimal64(p, s)
-        | DataType::Decimal128(p, s) => {
+        DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
             json!(format!("decimal({p},{s})"))
         }
         DataType::Decimal256(p, s) if *p <= 38 => json!(format!("decimal({p},{s})")),
@@ -249,8 +283,10 @@ pub fn type_to_json(data_type: &DataType) -> Result<Value, String> {
             let fields = fields
                 .iter()
                 .map(|f| {
-                    Ok(json!({"name": f.name(), "type": type_to_json(f.data_type())?,
-                        "nullable": f.is_nullable(), "metadata": {}}))
+                    Ok(
+                        json!({"name": f.name(), "type": type_to_json(f.data_type())?,
+                        "nullable": f.is_nullable(), "metadata": {}}),
+                    )
                 })
                 .collect::<Result<Vec<_>, String>>()?;
             json!({"type": "struct", "fields": fields})
@@ -311,7 +347,10 @@ mod tests {
             "metadata":{"delta.columnMapping.physicalName":"col-2"}}]}}]}"#;
         let schema = TableSchema::parse(text, &[]).unwrap();
         let column = &schema.columns[0];
-        assert_eq!((column.name.as_str(), column.physical_name.as_str()), ("s", "col-1"));
+        assert_eq!(
+            (column.name.as_str(), column.physical_name.as_str()),
+            ("s", "col-1")
+        );
         let name = |t: &DataType| match t {
             DataType::Struct(fields) => fields[0].name().clone(),
             other => panic!("{other}"),

@@ -88,17 +88,25 @@ impl FlowState {
 
     /// Writes the file that the commit will name, and gives the actions and the commit info for it.
     pub async fn stage(&self, location: &Location) -> Result<StagedState, TableError> {
-        let damaged =
-            |e: serde_json::Error| TableError::Damaged { url: location.shown(), reason: e.to_string() };
+        let damaged = |e: serde_json::Error| TableError::Damaged {
+            url: location.shown(),
+            reason: e.to_string(),
+        };
         let name = file_name(self.sequence, &self.run_id);
         let path = folder(&self.flow).join(name.clone());
         let body = Bytes::from(serde_json::to_vec_pretty(self).map_err(damaged)?);
-        let options = PutOptions { mode: PutMode::Overwrite, ..Default::default() };
+        let options = PutOptions {
+            mode: PutMode::Overwrite,
+            ..Default::default()
+        };
         location
             .store()
             .put_opts(&path, PutPayload::from(body), options)
             .await
-            .map_err(|source| TableError::Storage { url: location.shown(), source })?;
+            .map_err(|source| TableError::Storage {
+                url: location.shown(),
+                source,
+            })?;
         let txn = json!({"txn": {"appId": app_id(&self.flow), "version": self.sequence,
             "lastUpdated": chrono::Utc::now().timestamp_millis()}});
         Ok(StagedState { txn, file: name })
@@ -110,7 +118,10 @@ impl FlowState {
             return Ok(None);
         };
         let location = table.location();
-        let storage = |source| TableError::Storage { url: location.shown(), source };
+        let storage = |source| TableError::Storage {
+            url: location.shown(),
+            source,
+        };
         let store = location.store();
         let prefix = format!("{sequence:020}-");
         let candidates: Vec<Path> = list(store.as_ref(), flow)
@@ -124,7 +135,10 @@ impl FlowState {
             [one] => Some(one.clone()),
             several => {
                 let named = named_file(table, flow, sequence).await?;
-                several.iter().find(|p| p.filename().is_some() && p.filename() == named.as_deref()).cloned()
+                several
+                    .iter()
+                    .find(|p| p.filename().is_some() && p.filename() == named.as_deref())
+                    .cloned()
             }
         };
         let Some(path) = chosen else { return Ok(None) };
@@ -134,14 +148,18 @@ impl FlowState {
             Err(source) => return Err(storage(source)),
         };
         // A state of a newer format is as good as none: the window is then computed in full.
-        Ok(serde_json::from_slice::<Self>(&bytes).ok().filter(|s| s.format == FORMAT))
+        Ok(serde_json::from_slice::<Self>(&bytes)
+            .ok()
+            .filter(|s| s.format == FORMAT))
     }
 
     /// Removes the flow's older state files. Only tidiness hangs on it.
     pub async fn forget_older(&self, location: &Location) {
         let store = location.store();
         let kept = file_name(self.sequence, &self.run_id);
-        let Ok(paths) = list(store.as_ref(), &self.flow).await else { return };
+        let Ok(paths) = list(store.as_ref(), &self.flow).await else {
+            return;
+        };
         for path in paths {
             let old = path.filename().is_some_and(|name| {
                 name != kept
@@ -167,14 +185,24 @@ pub struct StagedState {
 }
 
 async fn list(store: &dyn ObjectStore, flow: &str) -> Result<Vec<Path>, object_store::Error> {
-    store.list(Some(&folder(flow))).map_ok(|m| m.location).try_collect().await
+    store
+        .list(Some(&folder(flow)))
+        .map_ok(|m| m.location)
+        .try_collect()
+        .await
 }
 
 /// Two runs wrote a state of one sequence and one of them died: the log knows which one counts.
-async fn named_file(table: &Table, flow: &str, sequence: i64) -> Result<Option<String>, TableError> {
+async fn named_file(
+    table: &Table,
+    flow: &str,
+    sequence: i64,
+) -> Result<Option<String>, TableError> {
     let mut version = table.version();
     while version >= 0 {
-        let Some(entry) = commit::read(table.location(), version).await? else { return Ok(None) };
+        let Some(entry) = commit::read(table.location(), version).await? else {
+            return Ok(None);
+        };
         for action in commit::actions(&entry).filter_map(Result::ok) {
             let info = action.pointer("/commitInfo/windrow");
             let is_it = info.is_some_and(|i| {

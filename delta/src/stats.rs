@@ -20,11 +20,20 @@ const DEFAULT_COLUMNS: usize = 32;
 /// and `delta.dataSkippingNumIndexedCols`.
 pub fn indexed_columns(columns: &[String], properties: &HashMap<String, String>) -> Vec<String> {
     if let Some(list) = properties.get("delta.dataSkippingStatsColumns") {
-        let wanted: Vec<String> =
-            list.split(',').map(|c| c.trim().trim_matches('`').to_lowercase()).collect();
-        return columns.iter().filter(|c| wanted.contains(&c.to_lowercase())).cloned().collect();
+        let wanted: Vec<String> = list
+            .split(',')
+            .map(|c| c.trim().trim_matches('`').to_lowercase())
+            .collect();
+        return columns
+            .iter()
+            .filter(|c| wanted.contains(&c.to_lowercase()))
+            .cloned()
+            .collect();
     }
-    let limit = match properties.get("delta.dataSkippingNumIndexedCols").map(|v| v.parse::<i64>()) {
+    let limit = match properties
+        .get("delta.dataSkippingNumIndexedCols")
+        .map(|v| v.parse::<i64>())
+    {
         Some(Ok(-1)) => usize::MAX,
         Some(Ok(n)) => usize::try_from(n).unwrap_or(DEFAULT_COLUMNS),
         _ => DEFAULT_COLUMNS,
@@ -85,8 +94,16 @@ impl StatsCollector {
             if column.has_nan {
                 continue;
             }
-            merge(&mut column.min, min_batch(values)?, std::cmp::Ordering::Less);
-            merge(&mut column.max, max_batch(values)?, std::cmp::Ordering::Greater);
+            merge(
+                &mut column.min,
+                min_batch(values)?,
+                std::cmp::Ordering::Less,
+            );
+            merge(
+                &mut column.max,
+                max_batch(values)?,
+                std::cmp::Ordering::Greater,
+            );
         }
         Ok(())
     }
@@ -132,12 +149,16 @@ fn merge(kept: &mut Option<ScalarValue>, new: ScalarValue, wanted: std::cmp::Ord
 
 fn has_nan(values: &ArrayRef) -> bool {
     match values.data_type() {
-        DataType::Float32 => {
-            values.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan)
-        }
-        DataType::Float64 => {
-            values.as_primitive::<Float64Type>().iter().flatten().any(f64::is_nan)
-        }
+        DataType::Float32 => values
+            .as_primitive::<Float32Type>()
+            .iter()
+            .flatten()
+            .any(f32::is_nan),
+        DataType::Float64 => values
+            .as_primitive::<Float64Type>()
+            .iter()
+            .flatten()
+            .any(f64::is_nan),
         _ => false,
     }
 }
@@ -226,13 +247,19 @@ mod tests {
 
     fn stats(columns: Vec<(&str, ArrayRef)>) -> serde_json::Value {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let names: Vec<String> =
-            batch.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let names: Vec<String> = batch
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
         let mut collector = StatsCollector::new(&batch.schema(), &names);
         // Two halves, so that merging is part of what is tested.
         let half = batch.num_rows() / 2;
         collector.update(&batch.slice(0, half)).unwrap();
-        collector.update(&batch.slice(half, batch.num_rows() - half)).unwrap();
+        collector
+            .update(&batch.slice(half, batch.num_rows() - half))
+            .unwrap();
         serde_json::from_str(&collector.finish()).unwrap()
     }
 
@@ -240,13 +267,31 @@ mod tests {
     fn bounds_are_exact() {
         let big = 12_345_678_901_234_567_890_123_456_789_012_0001i128;
         let s = stats(vec![
-            ("i", Arc::new(Int64Array::from(vec![Some(3), None, Some(i64::MAX), Some(-1)]))),
-            ("t", Arc::new(TimestampMicrosecondArray::from(vec![
-                1_773_100_799_807_126, -1, 5, 6,
-            ]).with_timezone("UTC"))),
+            (
+                "i",
+                Arc::new(Int64Array::from(vec![
+                    Some(3),
+                    None,
+                    Some(i64::MAX),
+                    Some(-1),
+                ])),
+            ),
+            (
+                "t",
+                Arc::new(
+                    TimestampMicrosecondArray::from(vec![1_773_100_799_807_126, -1, 5, 6])
+                        .with_timezone("UTC"),
+                ),
+            ),
             ("d", Arc::new(Date32Array::from(vec![-1, 0, 20_000, 7]))),
-            ("m", Arc::new(Decimal128Array::from(vec![5, big, -big, 0])
-                .with_precision_and_scale(38, 4).unwrap())),
+            (
+                "m",
+                Arc::new(
+                    Decimal128Array::from(vec![5, big, -big, 0])
+                        .with_precision_and_scale(38, 4)
+                        .unwrap(),
+                ),
+            ),
         ]);
         assert_eq!(s["numRecords"], 4);
         assert_eq!(s["nullCount"]["i"], 1);
@@ -255,13 +300,19 @@ mod tests {
         assert_eq!(s["minValues"]["t"], "1969-12-31T23:59:59.999999Z");
         assert_eq!(s["maxValues"]["t"], "2026-03-09T23:59:59.807126Z");
         assert_eq!(s["minValues"]["d"], "1969-12-31");
-        assert_eq!(decimal_text(big, 4), "12345678901234567890123456789012.0001");
+        assert_eq!(
+            decimal_text(big, 4),
+            "12345678901234567890123456789012.0001"
+        );
         assert_eq!(decimal_text(-5, 3), "-0.005");
     }
 
     #[test]
     fn a_nan_takes_the_bounds_away() {
-        let s = stats(vec![("x", Arc::new(Float64Array::from(vec![1.0, f64::NAN, 50.0, 2.0])))]);
+        let s = stats(vec![(
+            "x",
+            Arc::new(Float64Array::from(vec![1.0, f64::NAN, 50.0, 2.0])),
+        )]);
         assert!(s["maxValues"].get("x").is_none() && s["minValues"].get("x").is_none());
         assert_eq!(s["nullCount"]["x"], 0);
     }
@@ -274,6 +325,9 @@ mod tests {
         assert!(string_bound(&long, true).unwrap() > long);
         assert_eq!(string_bound(&top, true), None);
         let s = stats(vec![("s", Arc::new(StringArray::from(vec!["b", "a"])))]);
-        assert_eq!((s["minValues"]["s"].as_str(), s["maxValues"]["s"].as_str()), (Some("a"), Some("b")));
+        assert_eq!(
+            (s["minValues"]["s"].as_str(), s["maxValues"]["s"].as_str()),
+            (Some("a"), Some("b"))
+        );
     }
 }

@@ -55,8 +55,14 @@ impl Location {
             url: shown(&url),
             reason: e.to_string(),
         };
-        if !matches!(url.scheme(), "file" | "memory" | "s3" | "s3a" | "gs" | "abfss" | "abfs" | "az") {
-            return Err(refused(&format!("the scheme `{}` is unknown", url.scheme())));
+        if !matches!(
+            url.scheme(),
+            "file" | "memory" | "s3" | "s3a" | "gs" | "abfss" | "abfs" | "az"
+        ) {
+            return Err(refused(&format!(
+                "the scheme `{}` is unknown",
+                url.scheme()
+            )));
         }
         let config = StorageConfig::parse_options(options.0.clone()).map_err(|e| refused(&e))?;
         let log_store = logstore_for(&url, config).map_err(|e| refused(&e))?;
@@ -89,8 +95,10 @@ impl Location {
 
     /// This folder inside [`Location::root_store`].
     pub fn root_path(&self) -> Result<Path, TableError> {
-        Path::from_url_path(self.url.path())
-            .map_err(|e| TableError::Location { url: self.shown(), reason: e.to_string() })
+        Path::from_url_path(self.url.path()).map_err(|e| TableError::Location {
+            url: self.shown(),
+            reason: e.to_string(),
+        })
     }
 
     /// `scheme://bucket/`, under which DataFusion finds [`Location::root_store`].

@@ -72,7 +72,10 @@ impl DataFile {
     /// The object's path relative to the table's folder.
     pub fn path(&self) -> Result<Path, String> {
         if self.log_path.contains("://") || self.log_path.starts_with("file:/") {
-            return Err(format!("file `{}` lies outside the table's folder", self.log_path));
+            return Err(format!(
+                "file `{}` lies outside the table's folder",
+                self.log_path
+            ));
         }
         let decoded = percent_decode_str(&self.log_path)
             .decode_utf8()
@@ -94,7 +97,10 @@ impl DataFile {
 
 impl Table {
     /// Opens the newest version, or the one asked for. `None` when there is no table there.
-    pub async fn open(location: &Location, version: Option<i64>) -> Result<Option<Self>, TableError> {
+    pub async fn open(
+        location: &Location,
+        version: Option<i64>,
+    ) -> Result<Option<Self>, TableError> {
         let asked = match version {
             None => None,
             Some(v) => Some(u64::try_from(v).map_err(|_| TableError::VersionGone {
@@ -105,7 +111,7 @@ impl Table {
         };
         match Snapshot::try_new(location.log_store().as_ref(), asked).await {
             Ok(snapshot) => Ok(Some(Self::new(location.clone(), Arc::new(snapshot))?)),
-            Err(error) if is_absent(&error) => match version {
+            Err(error) if is_absent(&error) || !has_log(location).await? => match version {
                 None => Ok(None),
                 Some(version) => Err(TableError::VersionGone {
                     url: location.shown(),
@@ -119,16 +125,24 @@ impl Table {
                     version,
                     reason: error.to_string(),
                 },
-                _ => TableError::Log { url: location.shown(), source: Box::new(error) },
+                _ => TableError::Log {
+                    url: location.shown(),
+                    source: Box::new(error),
+                },
             }),
         }
     }
 
     /// As [`Table::open`], but an absent table is an error.
-    pub async fn open_existing(location: &Location, version: Option<i64>) -> Result<Self, TableError> {
+    pub async fn open_existing(
+        location: &Location,
+        version: Option<i64>,
+    ) -> Result<Self, TableError> {
         Self::open(location, version)
             .await?
-            .ok_or_else(|| TableError::NotATable { url: location.shown() })
+            .ok_or_else(|| TableError::NotATable {
+                url: location.shown(),
+            })
     }
 
     /// The same table at its newest version; cheap when nothing was committed since.
@@ -138,7 +152,10 @@ impl Table {
             .clone()
             .update(self.location.log_store().engine(None), None)
             .await
-            .map_err(|e| TableError::Log { url: self.location.shown(), source: Box::new(e) })?;
+            .map_err(|e| TableError::Log {
+                url: self.location.shown(),
+                source: Box::new(e),
+            })?;
         Self::new(self.location.clone(), snapshot)
     }
 
@@ -148,12 +165,23 @@ impl Table {
             url: location.shown(),
             reason: e.to_string(),
         })?;
-        let schema_string = raw.get("schemaString").and_then(Value::as_str).unwrap_or_default();
-        let schema = TableSchema::parse(schema_string, &metadata.partition_columns()[..])
-            .map_err(|reason| TableError::Damaged { url: location.shown(), reason })?;
+        let schema_string = raw
+            .get("schemaString")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let schema = TableSchema::parse(schema_string, &metadata.partition_columns()[..]).map_err(
+            |reason| TableError::Damaged {
+                url: location.shown(),
+                reason,
+            },
+        )?;
         let properties = metadata.configuration().clone();
-        let table =
-            Self { location, snapshot, schema: Arc::new(schema), properties: Arc::new(properties) };
+        let table = Self {
+            location,
+            snapshot,
+            schema: Arc::new(schema),
+            properties: Arc::new(properties),
+        };
         crate::protocol::check_readable(&table)?;
         Ok(table)
     }
@@ -189,44 +217,77 @@ impl Table {
 
     /// The metadata action as JSON, for a commit that changes a part of it.
     pub fn metadata_json(&self) -> Result<Value, TableError> {
-        serde_json::to_value(self.snapshot.metadata())
-            .map_err(|e| TableError::Damaged { url: self.location.shown(), reason: e.to_string() })
+        serde_json::to_value(self.snapshot.metadata()).map_err(|e| TableError::Damaged {
+            url: self.location.shown(),
+            reason: e.to_string(),
+        })
     }
 
     /// The protocol action as JSON.
     pub fn protocol_json(&self) -> Result<Value, TableError> {
-        serde_json::to_value(self.snapshot.protocol())
-            .map_err(|e| TableError::Damaged { url: self.location.shown(), reason: e.to_string() })
+        serde_json::to_value(self.snapshot.protocol()).map_err(|e| TableError::Damaged {
+            url: self.location.shown(),
+            reason: e.to_string(),
+        })
     }
 
     /// The version that `app_id` recorded with its last commit.
     pub async fn transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
         let engine = self.location.log_store().engine(None);
-        let (url, version, app_id) =
-            (self.location.url().clone(), self.snapshot.version(), app_id.to_string());
+        let (url, version, app_id) = (
+            self.location.url().clone(),
+            self.snapshot.version(),
+            app_id.to_string(),
+        );
         let read = tokio::task::spawn_blocking(move || {
             let snapshot = delta_kernel::Snapshot::builder_for(url)
                 .at_version(version)
                 .build(engine.as_ref())?;
             snapshot.get_app_id_version(&app_id, engine.as_ref())
         });
-        let damaged = |reason: String| TableError::Damaged { url: self.location.shown(), reason };
-        read.await.map_err(|e| damaged(e.to_string()))?.map_err(|e| damaged(e.to_string()))
+        let damaged = |reason: String| TableError::Damaged {
+            url: self.location.shown(),
+            reason,
+        };
+        read.await
+            .map_err(|e| damaged(e.to_string()))?
+            .map_err(|e| damaged(e.to_string()))
     }
 
     /// The active files, a bounded batch at a time.
     pub fn files(&self) -> impl Stream<Item = Result<Vec<DataFile>, TableError>> + Send + use<> {
         let url = self.location.shown();
-        let batches = self.snapshot.files(self.location.log_store().as_ref(), None);
+        let batches = self
+            .snapshot
+            .files(self.location.log_store().as_ref(), None);
         batches
             .map_err({
                 let url = url.clone();
-                move |e| TableError::Log { url: url.clone(), source: Box::new(e) }
+                move |e| TableError::Log {
+                    url: url.clone(),
+                    source: Box::new(e),
+                }
             })
             .map(move |batch| {
-                files_of(&batch?)
-                    .map_err(|reason| TableError::Damaged { url: url.clone(), reason })
+                files_of(&batch?).map_err(|reason| TableError::Damaged {
+                    url: url.clone(),
+                    reason,
+                })
             })
+    }
+}
+
+/// Whether anything lies in the table's log folder.
+async fn has_log(location: &Location) -> Result<bool, TableError> {
+    let store = location.store();
+    let mut entries = store.list(Some(&Path::from("_delta_log")));
+    match entries.next().await {
+        None | Some(Err(object_store::Error::NotFound { .. })) => Ok(false),
+        Some(Ok(_)) => Ok(true),
+        Some(Err(source)) => Err(TableError::Storage {
+            url: location.shown(),
+            source,
+        }),
     }
 }
 
@@ -234,7 +295,9 @@ fn is_absent(error: &DeltaTableError) -> bool {
     matches!(
         error,
         DeltaTableError::NotATable(_)
-            | DeltaTableError::ObjectStore { source: ObjectStoreError::NotFound { .. } }
+            | DeltaTableError::ObjectStore {
+                source: ObjectStoreError::NotFound { .. }
+            }
     ) || error.to_string().contains("No files in log segment")
 }
 
@@ -245,10 +308,14 @@ fn is_storage(error: &DeltaTableError) -> bool {
 
 fn files_of(batch: &RecordBatch) -> Result<Vec<DataFile>, String> {
     let column = |name: &str| {
-        batch.column_by_name(name).ok_or_else(|| format!("log replay gave no column `{name}`"))
+        batch
+            .column_by_name(name)
+            .ok_or_else(|| format!("log replay gave no column `{name}`"))
     };
     let paths = column("path")?;
-    let sizes = column("size")?.as_primitive_opt::<Int64Type>().ok_or("`size` is no long")?;
+    let sizes = column("size")?
+        .as_primitive_opt::<Int64Type>()
+        .ok_or("`size` is no long")?;
     let times = column("modificationTime")?
         .as_primitive_opt::<Int64Type>()
         .ok_or("`modificationTime` is no long")?;
@@ -257,11 +324,15 @@ fn files_of(batch: &RecordBatch) -> Result<Vec<DataFile>, String> {
     let partitions: Option<&MapArray> = constants
         .and_then(|c| c.column_by_name("partitionValues"))
         .and_then(|c| c.as_map_opt());
-    let vectors = batch.column_by_name("deletionVector").and_then(|c| c.as_struct_opt());
+    let vectors = batch
+        .column_by_name("deletionVector")
+        .and_then(|c| c.as_struct_opt());
     (0..batch.num_rows())
         .map(|row| {
             Ok(DataFile {
-                log_path: text(paths.as_ref(), row).ok_or("a file without a path")?.to_string(),
+                log_path: text(paths.as_ref(), row)
+                    .ok_or("a file without a path")?
+                    .to_string(),
                 size: sizes.value(row),
                 modification_time: times.value(row),
                 partition_values: partitions.map(|p| map_of(p, row)).unwrap_or_default(),
@@ -303,14 +374,21 @@ fn vector_of(vectors: &StructArray, row: usize) -> Option<DeletionVector> {
         return None;
     }
     let string = |name: &str| {
-        vectors.column_by_name(name).and_then(|c| text(c.as_ref(), row)).map(str::to_string)
+        vectors
+            .column_by_name(name)
+            .and_then(|c| text(c.as_ref(), row))
+            .map(str::to_string)
     };
     let int = |name: &str| {
-        let column = vectors.column_by_name(name)?.as_primitive_opt::<Int32Type>()?;
+        let column = vectors
+            .column_by_name(name)?
+            .as_primitive_opt::<Int32Type>()?;
         column.is_valid(row).then(|| column.value(row))
     };
     let long = |name: &str| {
-        let column = vectors.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
+        let column = vectors
+            .column_by_name(name)?
+            .as_primitive_opt::<Int64Type>()?;
         column.is_valid(row).then(|| column.value(row))
     };
     Some(DeletionVector {

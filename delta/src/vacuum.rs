@@ -18,7 +18,10 @@ pub async fn vacuum(
     retention: Duration,
     dry_run: bool,
 ) -> Result<Vec<String>, TableError> {
-    let log = |source| TableError::Log { url: location.shown(), source: Box::new(source) };
+    let log = |source| TableError::Log {
+        url: location.shown(),
+        source: Box::new(source),
+    };
     let mut table = DeltaTable::new(location.log_store().clone());
     table.load().await.map_err(log)?;
     let retention = chrono::TimeDelta::from_std(retention).unwrap_or(chrono::TimeDelta::MAX);

@@ -17,12 +17,19 @@ pub async fn kept_rows(
     vector: &DeletionVector,
     rows: u64,
 ) -> Result<Vec<Range<u64>>, TableError> {
-    let damaged = |reason: String| TableError::Damaged { url: location.shown(), reason };
+    let damaged = |reason: String| TableError::Damaged {
+        url: location.shown(),
+        reason,
+    };
     let storage_type = match vector.storage_type.as_str() {
         "u" => DeletionVectorStorageType::PersistedRelative,
         "i" => DeletionVectorStorageType::Inline,
         "p" => DeletionVectorStorageType::PersistedAbsolute,
-        other => return Err(damaged(format!("deletion vector of unknown storage type `{other}`"))),
+        other => {
+            return Err(damaged(format!(
+                "deletion vector of unknown storage type `{other}`"
+            )));
+        }
     };
     let descriptor = DeletionVectorDescriptor::try_new(
         storage_type,
@@ -50,8 +57,10 @@ pub async fn kept_rows(
         }
         Ok::<_, delta_kernel::Error>((kept, count))
     });
-    let (kept, count) =
-        read.await.map_err(|e| damaged(e.to_string()))?.map_err(|e| damaged(e.to_string()))?;
+    let (kept, count) = read
+        .await
+        .map_err(|e| damaged(e.to_string()))?
+        .map_err(|e| damaged(e.to_string()))?;
     if count != vector.cardinality {
         return Err(damaged(format!(
             "a deletion vector holds {count} rows where the log says {}",

@@ -34,7 +34,9 @@ fn kind_from_wire(kind: i32) -> Result<RuleKind> {
         Ok(windrow_proto::RuleKind::NotNull) => Ok(RuleKind::NotNull),
         Ok(windrow_proto::RuleKind::Generated) => Ok(RuleKind::Generated),
         Ok(windrow_proto::RuleKind::Window) => Ok(RuleKind::Window),
-        _ => Err(DataFusionError::Plan(format!("unknown kind of row rule {kind} on the wire"))),
+        _ => Err(DataFusionError::Plan(format!(
+            "unknown kind of row rule {kind} on the wire"
+        ))),
     }
 }
 
@@ -52,7 +54,9 @@ impl PhysicalExtensionCodec for WindrowCodec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let node = windrow_proto::StageNode::decode(buf).map_err(wire)?;
         let [input] = inputs else {
-            return Err(DataFusionError::Plan("StageExec on the wire has one input".into()));
+            return Err(DataFusionError::Plan(
+                "StageExec on the wire has one input".into(),
+            ));
         };
         let schema = input.schema();
         let rules = node
@@ -85,7 +89,10 @@ impl PhysicalExtensionCodec for WindrowCodec {
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         let Some(stage) = node.downcast_ref::<StageExec>() else {
-            return Err(DataFusionError::Plan(format!("{} has no wire form", node.name())));
+            return Err(DataFusionError::Plan(format!(
+                "{} has no wire form",
+                node.name()
+            )));
         };
         let rules = stage
             .rules()

@@ -42,8 +42,16 @@ use windrow_flows::{name, types};
 use crate::scan::query_name;
 
 const OPTIONS: &[&str] = &[
-    "format", "schema", "header", "sep", "delimiter", "quote", "escape", "nullValue",
-    "inferColumnTypes", "pathGlobFilter",
+    "format",
+    "schema",
+    "header",
+    "sep",
+    "delimiter",
+    "quote",
+    "escape",
+    "nullValue",
+    "inferColumnTypes",
+    "pathGlobFilter",
 ];
 /// Bytes of a file that are read to find its CSV header.
 const HEADER_BYTES: u64 = 64 * 1024;
@@ -64,7 +72,9 @@ pub enum FilesError {
     Schema(String),
     #[error("no file matches `{0}`")]
     NoFiles(String),
-    #[error("no file matches `{0}`, and without a file there is no schema to infer; give one with schema => '...'")]
+    #[error(
+        "no file matches `{0}`, and without a file there is no schema to infer; give one with schema => '...'"
+    )]
     NothingToInfer(String),
     #[error("file `{file}`: {reason}")]
     File { file: String, reason: String },
@@ -117,11 +127,17 @@ impl FilesRequest {
         let mut options: BTreeMap<String, ast::Value> = BTreeMap::new();
         for arg in args {
             match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(v))) if path.is_none() => {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(v)))
+                    if path.is_none() =>
+                {
                     path = v.value.clone().into_string();
                 }
-                ast::FunctionArg::Named { name: option, arg, .. } => {
-                    let key = OPTIONS.iter().find(|o| name::key(o) == name::key(&option.value));
+                ast::FunctionArg::Named {
+                    name: option, arg, ..
+                } => {
+                    let key = OPTIONS
+                        .iter()
+                        .find(|o| name::key(o) == name::key(&option.value));
                     let Some(key) = key else {
                         let near = name::did_you_mean(&option.value, OPTIONS.iter().copied());
                         let near = near.map(|n| format!("; {n}")).unwrap_or_default();
@@ -138,7 +154,11 @@ impl FilesRequest {
             }
         }
         let path = path.ok_or(FilesError::NoPath)?;
-        let text = |key: &str| options.get(key).map(|v| v.clone().into_string().unwrap_or_else(|| v.to_string()));
+        let text = |key: &str| {
+            options
+                .get(key)
+                .map(|v| v.clone().into_string().unwrap_or_else(|| v.to_string()))
+        };
         let flag = |key: &str| match text(key).map(|t| t.to_lowercase()).as_deref() {
             None => Ok(None),
             Some("true") => Ok(Some(true)),
@@ -150,7 +170,10 @@ impl FilesRequest {
             Some(t) if t == "\\t" => Ok(Some(b'\t')),
             Some(t) => match t.as_bytes() {
                 [b] => Ok(Some(*b)),
-                _ => Err(FilesError::WrongValue(key.to_string(), "one ASCII character")),
+                _ => Err(FilesError::WrongValue(
+                    key.to_string(),
+                    "one ASCII character",
+                )),
             },
         };
         let format = match text("format").map(|f| f.to_lowercase()).as_deref() {
@@ -162,7 +185,10 @@ impl FilesRequest {
         };
         let separator = byte("sep")?.or(byte("delimiter")?).unwrap_or(b',');
         let glob_filter = text("pathGlobFilter")
-            .map(|p| glob::Pattern::new(&p).map_err(|_| FilesError::WrongValue("pathGlobFilter".into(), "a glob")))
+            .map(|p| {
+                glob::Pattern::new(&p)
+                    .map_err(|_| FilesError::WrongValue("pathGlobFilter".into(), "a glob"))
+            })
             .transpose()?;
         Ok(Self {
             path,
@@ -203,8 +229,9 @@ impl FilesRequest {
 
 fn parse_schema(text: &str) -> Result<Vec<(String, DataType)>, FilesError> {
     let schema = |e: &dyn std::fmt::Display| FilesError::Schema(e.to_string());
-    let mut parser =
-        Parser::new(&DatabricksDialect {}).try_with_sql(text).map_err(|e| schema(&e))?;
+    let mut parser = Parser::new(&DatabricksDialect {})
+        .try_with_sql(text)
+        .map_err(|e| schema(&e))?;
     let columns = parser
         .parse_comma_separated(|p| {
             let name = p.parse_identifier()?;
@@ -214,11 +241,19 @@ fn parse_schema(text: &str) -> Result<Vec<(String, DataType)>, FilesError> {
         })
         .map_err(|e| schema(&e))?;
     if parser.peek_token().token != datafusion::sql::sqlparser::tokenizer::Token::EOF {
-        return Err(FilesError::Schema(format!("`{}` was not expected", parser.peek_token())));
+        return Err(FilesError::Schema(format!(
+            "`{}` was not expected",
+            parser.peek_token()
+        )));
     }
     columns
         .into_iter()
-        .map(|(name, t)| Ok((name.value, types::arrow_type(&t).map_err(FilesError::Schema)?)))
+        .map(|(name, t)| {
+            Ok((
+                name.value,
+                types::arrow_type(&t).map_err(FilesError::Schema)?,
+            ))
+        })
         .collect()
 }
 
@@ -260,14 +295,22 @@ impl TableProvider for FilesTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        state.runtime_env().register_object_store(self.store_url.as_ref(), self.store.clone());
+        state
+            .runtime_env()
+            .register_object_store(self.store_url.as_ref(), self.store.clone());
         let table = TableSchema::new(self.file_schema.clone(), self.partition_fields.clone());
         let source: Arc<dyn FileSource> = match self.format {
             Format::Parquet => Arc::new(ParquetSource::new(table)),
             Format::Json => Arc::new(JsonSource::new(table)),
             Format::Csv => Arc::new(CsvSource::new(table).with_csv_options(self.csv.clone())),
         };
-        let mut groups = vec![Vec::new(); state.config().target_partitions().clamp(1, self.files.len())];
+        let mut groups = vec![
+            Vec::new();
+            state
+                .config()
+                .target_partitions()
+                .clamp(1, self.files.len())
+        ];
         let count = groups.len();
         for (i, file) in self.files.iter().enumerate() {
             groups[i % count].push(file.clone());
@@ -308,7 +351,10 @@ pub async fn provider(
         } else {
             String::new()
         };
-        groups.entry((format!("{compression:?}"), header)).or_default().push(i);
+        groups
+            .entry((format!("{compression:?}"), header))
+            .or_default()
+            .push(i);
     }
     if columns.is_none() {
         columns = Some(infer(state, &store, request, &metas, &headers).await?);
@@ -321,8 +367,9 @@ pub async fn provider(
     }
     for (number, members) in groups.values().enumerate() {
         let first = members.first();
-        let compression = first
-            .map_or(FileCompressionType::UNCOMPRESSED, |i| compression_of(&listed[*i].meta.location));
+        let compression = first.map_or(FileCompressionType::UNCOMPRESSED, |i| {
+            compression_of(&listed[*i].meta.location)
+        });
         let header = first.and_then(|i| headers.get(i)).cloned();
         let file_schema = file_schema(request, &columns, header.as_deref());
         let files = members
@@ -367,7 +414,10 @@ fn branch(
     let scan = LogicalPlanBuilder::scan(name, provider_as_source(Arc::new(table)), None)?;
     let mut exprs = Vec::new();
     for (column, data_type) in columns {
-        let found = file_schema.fields().iter().find(|f| name::key(f.name()) == name::key(column));
+        let found = file_schema
+            .fields()
+            .iter()
+            .find(|f| name::key(f.name()) == name::key(column));
         let expr = match found {
             None => lit(ScalarValue::try_from(data_type)?),
             Some(field) if field.data_type() == data_type => ident(field.name()),
@@ -376,7 +426,10 @@ fn branch(
         exprs.push(expr.alias(query_name(column)));
     }
     for field in &folders.fields {
-        if !columns.iter().any(|(c, _)| name::key(c) == name::key(field.name())) {
+        if !columns
+            .iter()
+            .any(|(c, _)| name::key(c) == name::key(field.name()))
+        {
             exprs.push(ident(field.name()).alias(query_name(field.name())));
         }
     }
@@ -392,12 +445,18 @@ struct Listed {
 async fn list(location: &Location, request: &FilesRequest) -> Result<Vec<Listed>, FilesError> {
     let store = location.root_store();
     let root = location.root_path()?;
-    let storage = |source| TableError::Storage { url: location.shown(), source };
+    let storage = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
     let pattern = request
         .pattern()
         .map(|p| glob::Pattern::new(p).map_err(|e| FilesError::WrongValue(p.to_string(), e.msg)))
         .transpose()?;
-    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        ..Default::default()
+    };
     let mut files = Vec::new();
     let mut stream = store.list(Some(&root));
     while let Some(meta) = stream.next().await {
@@ -413,7 +472,9 @@ async fn list(location: &Location, request: &FilesRequest) -> Result<Vec<Listed>
             .unwrap_or_default()
             .trim_start_matches('/')
             .to_string();
-        let hidden = relative.split('/').any(|part| part.starts_with('_') || part.starts_with('.'));
+        let hidden = relative
+            .split('/')
+            .any(|part| part.starts_with('_') || part.starts_with('.'));
         // A folder that the pattern names is read with all that is below it.
         let matches = pattern.as_ref().is_none_or(|p| {
             p.matches_with(&relative, options)
@@ -431,7 +492,10 @@ async fn list(location: &Location, request: &FilesRequest) -> Result<Vec<Listed>
     }
     if files.is_empty() && pattern.is_none() {
         match store.head(&root).await {
-            Ok(meta) => files.push(Listed { relative: String::new(), meta }),
+            Ok(meta) => files.push(Listed {
+                relative: String::new(),
+                meta,
+            }),
             Err(object_store::Error::NotFound { .. }) => {}
             // A folder is no object; that is how some stores say so.
             Err(error) => tracing::debug!(%error, path = %root, "not a single file"),
@@ -451,7 +515,10 @@ impl FolderColumns {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         for file in files {
             for (key, value) in folder_pairs(&file.relative) {
-                match found.iter_mut().find(|(k, _)| name::key(k) == name::key(&key)) {
+                match found
+                    .iter_mut()
+                    .find(|(k, _)| name::key(k) == name::key(&key))
+                {
                     Some((_, values)) => values.push(value),
                     None => found.push((key, vec![value])),
                 }
@@ -471,7 +538,10 @@ impl FolderColumns {
         self.fields
             .iter()
             .map(|field| {
-                let text = pairs.iter().find(|(k, _)| query_name(k) == *field.name()).map(|(_, v)| v.clone());
+                let text = pairs
+                    .iter()
+                    .find(|(k, _)| query_name(k) == *field.name())
+                    .map(|(_, v)| v.clone());
                 text.filter(|t| t != windrow_delta::partition::NULL_FOLDER)
                     .and_then(|t| ScalarValue::try_from_string(t, field.data_type()).ok())
                     .or_else(|| ScalarValue::try_from(field.data_type()).ok())
@@ -488,15 +558,21 @@ fn folder_pairs(relative: &str) -> Vec<(String, String)> {
         .into_iter()
         .filter_map(|part| part.split_once('='))
         .map(|(k, v)| {
-            let decode = |t: &str| percent_encoding::percent_decode_str(t).decode_utf8_lossy().into_owned();
+            let decode = |t: &str| {
+                percent_encoding::percent_decode_str(t)
+                    .decode_utf8_lossy()
+                    .into_owned()
+            };
             (decode(k), decode(v))
         })
         .collect()
 }
 
 fn folder_type(values: &[String]) -> DataType {
-    let values: Vec<&String> =
-        values.iter().filter(|v| *v != windrow_delta::partition::NULL_FOLDER).collect();
+    let values: Vec<&String> = values
+        .iter()
+        .filter(|v| *v != windrow_delta::partition::NULL_FOLDER)
+        .collect();
     // A leading zero is part of the text, not of a number.
     let number = |v: &str| v == "0" || !v.trim_start_matches('-').starts_with('0');
     if !values.is_empty() && values.iter().all(|v| v.parse::<i32>().is_ok() && number(v)) {
@@ -504,7 +580,9 @@ fn folder_type(values: &[String]) -> DataType {
     } else if !values.is_empty() && values.iter().all(|v| v.parse::<i64>().is_ok() && number(v)) {
         DataType::Int64
     } else if !values.is_empty()
-        && values.iter().all(|v| chrono::NaiveDate::parse_from_str(v, "%Y-%m-%d").is_ok())
+        && values
+            .iter()
+            .all(|v| chrono::NaiveDate::parse_from_str(v, "%Y-%m-%d").is_ok())
     {
         DataType::Date32
     } else {
@@ -528,7 +606,10 @@ fn csv_options(request: &FilesRequest) -> CsvOptions {
         delimiter: request.separator,
         quote: request.quote,
         escape: request.escape,
-        null_regex: request.null_value.as_ref().map(|v| format!("^({})?$", escape_regex(v))),
+        null_regex: request
+            .null_value
+            .as_ref()
+            .map(|v| format!("^({})?$", escape_regex(v))),
         newlines_in_values: Some(false),
         ..CsvOptions::default()
     }
@@ -536,7 +617,13 @@ fn csv_options(request: &FilesRequest) -> CsvOptions {
 
 fn escape_regex(text: &str) -> String {
     text.chars()
-        .flat_map(|c| if c.is_alphanumeric() { vec![c] } else { vec!['\\', c] })
+        .flat_map(|c| {
+            if c.is_alphanumeric() {
+                vec![c]
+            } else {
+                vec!['\\', c]
+            }
+        })
         .collect()
 }
 
@@ -547,22 +634,29 @@ fn file_schema(
     header: Option<&[String]>,
 ) -> SchemaRef {
     let fields: Vec<Field> = match (request.format, header) {
-        (Format::Csv, Some(header)) => {
-            header.iter().map(|h| Field::new(h, DataType::Utf8, true)).collect()
-        }
-        (Format::Csv, None) => {
-            columns.iter().map(|(n, _)| Field::new(n, DataType::Utf8, true)).collect()
-        }
+        (Format::Csv, Some(header)) => header
+            .iter()
+            .map(|h| Field::new(h, DataType::Utf8, true))
+            .collect(),
+        (Format::Csv, None) => columns
+            .iter()
+            .map(|(n, _)| Field::new(n, DataType::Utf8, true))
+            .collect(),
         (Format::Json, _) => columns
             .iter()
             .map(|(n, t)| {
-                let t = if matches!(t, DataType::Timestamp(..)) { DataType::Utf8 } else { t.clone() };
+                let t = if matches!(t, DataType::Timestamp(..)) {
+                    DataType::Utf8
+                } else {
+                    t.clone()
+                };
                 Field::new(n, t, true)
             })
             .collect(),
-        (Format::Parquet, _) => {
-            columns.iter().map(|(n, t)| Field::new(n, t.clone(), true)).collect()
-        }
+        (Format::Parquet, _) => columns
+            .iter()
+            .map(|(n, t)| Field::new(n, t.clone(), true))
+            .collect(),
     };
     Arc::new(Schema::new(fields))
 }
@@ -574,10 +668,22 @@ async fn csv_header(
     request: &FilesRequest,
     compression: FileCompressionType,
 ) -> Result<Vec<String>, FilesError> {
-    let failed = |reason: String| FilesError::File { file: meta.location.to_string(), reason };
-    let options = GetOptions { range: Some(GetRange::Bounded(0..HEADER_BYTES.min(meta.size))), ..Default::default() };
-    let got = store.get_opts(&meta.location, options).await.map_err(|e| failed(e.to_string()))?;
-    let stream = got.into_stream().map_err(|e| DataFusionError::ObjectStore(Box::new(e))).boxed();
+    let failed = |reason: String| FilesError::File {
+        file: meta.location.to_string(),
+        reason,
+    };
+    let options = GetOptions {
+        range: Some(GetRange::Bounded(0..HEADER_BYTES.min(meta.size))),
+        ..Default::default()
+    };
+    let got = store
+        .get_opts(&meta.location, options)
+        .await
+        .map_err(|e| failed(e.to_string()))?;
+    let stream = got
+        .into_stream()
+        .map_err(|e| DataFusionError::ObjectStore(Box::new(e)))
+        .boxed();
     let mut stream = compression.convert_stream(stream)?;
     let mut bytes: Vec<u8> = Vec::new();
     while let Some(chunk) = stream.next().await {
@@ -591,7 +697,11 @@ async fn csv_header(
             break;
         }
     }
-    let line: Vec<u8> = bytes.split(|b| *b == b'\n').next().unwrap_or_default().to_vec();
+    let line: Vec<u8> = bytes
+        .split(|b| *b == b'\n')
+        .next()
+        .unwrap_or_default()
+        .to_vec();
     let text = String::from_utf8(line).map_err(|_| failed("it is not UTF-8".into()))?;
     let values = split_csv(
         text.trim_start_matches('\u{feff}').trim_end_matches('\r'),
@@ -601,9 +711,18 @@ async fn csv_header(
     if request.header {
         return Ok(values);
     }
-    let named = request.schema.as_ref().map(|s| s.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>());
+    let named = request
+        .schema
+        .as_ref()
+        .map(|s| s.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>());
     Ok((0..values.len())
-        .map(|i| named.as_ref().and_then(|n| n.get(i)).cloned().unwrap_or_else(|| format!("_c{i}")))
+        .map(|i| {
+            named
+                .as_ref()
+                .and_then(|n| n.get(i))
+                .cloned()
+                .unwrap_or_else(|| format!("_c{i}"))
+        })
         .collect())
 }
 
@@ -649,7 +768,9 @@ async fn infer(
             for meta in metas {
                 let format = JsonFormat::default()
                     .with_file_compression_type(compression_of(&meta.location));
-                let one = format.infer_schema(state, store, std::slice::from_ref(meta)).await?;
+                let one = format
+                    .infer_schema(state, store, std::slice::from_ref(meta))
+                    .await?;
                 merged = Some(match merged {
                     None => one.as_ref().clone(),
                     Some(m) => Schema::try_merge([m, one.as_ref().clone()])
@@ -664,8 +785,13 @@ async fn infer(
         .fields()
         .iter()
         .map(|f| {
-            let t = windrow_delta::schema::stored_type(f.data_type()).map_err(FilesError::Schema)?;
-            let t = if request.format == Format::Json && !request.infer_types { DataType::Utf8 } else { t };
+            let t =
+                windrow_delta::schema::stored_type(f.data_type()).map_err(FilesError::Schema)?;
+            let t = if request.format == Format::Json && !request.infer_types {
+                DataType::Utf8
+            } else {
+                t
+            };
             Ok((f.name().clone(), t))
         })
         .collect()
@@ -684,7 +810,9 @@ async fn infer_csv(
         let format = CsvFormat::default()
             .with_options(csv_options(request))
             .with_file_compression_type(compression_of(&meta.location));
-        let inferred = format.infer_schema(state, store, std::slice::from_ref(meta)).await?;
+        let inferred = format
+            .infer_schema(state, store, std::slice::from_ref(meta))
+            .await?;
         let names = headers.get(&i).cloned().unwrap_or_default();
         for (name, field) in names.into_iter().zip(inferred.fields()) {
             let t = match field.data_type() {
@@ -692,7 +820,10 @@ async fn infer_csv(
                 DataType::Null => DataType::Utf8,
                 t => windrow_delta::schema::stored_type(t).map_err(FilesError::Schema)?,
             };
-            match columns.iter_mut().find(|(n, _)| name::key(n) == name::key(&name)) {
+            match columns
+                .iter_mut()
+                .find(|(n, _)| name::key(n) == name::key(&name))
+            {
                 None => columns.push((name, t)),
                 Some((_, known)) if *known == t => {}
                 Some((_, known)) => {

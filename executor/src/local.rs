@@ -40,12 +40,21 @@ pub fn stage_plan(
             plan = Arc::new(CoalescePartitionsExec::new(plan));
         }
     } else if !keys.is_empty() {
-        plan = Arc::new(RepartitionExec::try_new(plan, Partitioning::Hash(keys.clone(), writers))?);
+        plan = Arc::new(RepartitionExec::try_new(
+            plan,
+            Partitioning::Hash(keys.clone(), writers),
+        )?);
     } else if many != writers {
-        plan = Arc::new(RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(writers))?);
+        plan = Arc::new(RepartitionExec::try_new(
+            plan,
+            Partitioning::RoundRobinBatch(writers),
+        )?);
     }
-    let ordering =
-        LexOrdering::new(keys.into_iter().map(PhysicalSortExpr::new_default).collect::<Vec<_>>());
+    let ordering = LexOrdering::new(
+        keys.into_iter()
+            .map(PhysicalSortExpr::new_default)
+            .collect::<Vec<_>>(),
+    );
     if let Some(ordering) = ordering {
         plan = Arc::new(SortExec::new(ordering, plan).with_preserve_partitioning(true));
     }
@@ -53,17 +62,28 @@ pub fn stage_plan(
 }
 
 /// Plans `logical` for this machine. The state's clock and catalog are used as they are.
-pub async fn physical(state: &SessionState, logical: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+pub async fn physical(
+    state: &SessionState,
+    logical: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
     state.create_physical_plan(logical).await
 }
 
 /// Runs a plan whose result is small.
-pub async fn collect(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<Vec<RecordBatch>> {
-    execute_stream(plan, Arc::new(TaskContext::from(state)))?.try_collect().await
+pub async fn collect(
+    state: &SessionState,
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Vec<RecordBatch>> {
+    execute_stream(plan, Arc::new(TaskContext::from(state)))?
+        .try_collect()
+        .await
 }
 
 /// Runs a plan whose root is a [`StageExec`] and gives what it staged.
-pub async fn run_stage(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<Vec<StagedFile>> {
+pub async fn run_stage(
+    state: &SessionState,
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Vec<StagedFile>> {
     let batches = collect(state, plan).await?;
     let mut files = Vec::new();
     for batch in &batches {

@@ -33,7 +33,10 @@ pub struct TypedPredicate {
 pub fn plan(state: &SessionState, schema: &SchemaRef, ast: ast::Expr) -> Result<TypedPredicate> {
     let df_schema = DFSchema::try_from(schema.as_ref().clone())?;
     let expr = state.create_logical_expr_from_sql_expr(
-        ast::ExprWithAlias { expr: ast, alias: None },
+        ast::ExprWithAlias {
+            expr: ast,
+            alias: None,
+        },
         &df_schema,
     )?;
     typed(state, schema, expr)
@@ -42,7 +45,10 @@ pub fn plan(state: &SessionState, schema: &SchemaRef, ast: ast::Expr) -> Result<
 /// Types and simplifies a planned expression.
 pub fn typed(state: &SessionState, schema: &SchemaRef, expr: Expr) -> Result<TypedPredicate> {
     let expr = simplified(state, schema, expr)?;
-    Ok(TypedPredicate { schema: schema.clone(), expr })
+    Ok(TypedPredicate {
+        schema: schema.clone(),
+        expr,
+    })
 }
 
 /// The predicate's type is not boolean.
@@ -83,11 +89,12 @@ fn simplified(state: &SessionState, schema: &SchemaRef, expr: Expr) -> Result<Ex
     {
         return Err(DataFusionError::External(Box::new(NotBoolean(data_type))));
     }
-    let plan = LogicalPlanBuilder::from(scan)
-        .filter(plain)?
-        .build()?;
-    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(SimplifyExpressions::new())];
+    let plan = LogicalPlanBuilder::from(scan).filter(plain)?.build()?;
+    let plan = state
+        .analyzer()
+        .execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        vec![Arc::new(SimplifyExpressions::new())];
     let plan = Optimizer::with_rules(rules).optimize(plan, state, |_, _| {})?;
     let mut found = None;
     plan.apply(|node| {
@@ -115,9 +122,10 @@ pub fn bare(expr: Expr) -> Result<Expr> {
 
 fn with_relation(expr: Expr, relation: Option<TableReference>) -> Result<Expr> {
     let moved = expr.transform(|e| match e {
-        Expr::Column(c) => {
-            Ok(Transformed::yes(Expr::Column(Column::new(relation.clone(), c.name))))
-        }
+        Expr::Column(c) => Ok(Transformed::yes(Expr::Column(Column::new(
+            relation.clone(),
+            c.name,
+        )))),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(moved.data)

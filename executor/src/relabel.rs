@@ -9,15 +9,23 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, make_array};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 /// `column` itself when its type is the wanted one already, else a view of it with `to`'s type.
-pub(crate) fn relabel(column: Arc<dyn PhysicalExpr>, from: &Field, to: &FieldRef) -> Arc<dyn PhysicalExpr> {
+pub(crate) fn relabel(
+    column: Arc<dyn PhysicalExpr>,
+    from: &Field,
+    to: &FieldRef,
+) -> Arc<dyn PhysicalExpr> {
     if from.data_type() == to.data_type() {
         return column;
     }
-    let function = Arc::new(ScalarUDF::new_from_impl(Relabel::new(to.data_type().clone())));
+    let function = Arc::new(ScalarUDF::new_from_impl(Relabel::new(
+        to.data_type().clone(),
+    )));
     Arc::new(ScalarFunctionExpr::new(
         "relabel",
         function,
@@ -35,7 +43,10 @@ struct Relabel {
 
 impl Relabel {
     fn new(to: DataType) -> Self {
-        Self { to, signature: Signature::any(1, Volatility::Immutable) }
+        Self {
+            to,
+            signature: Signature::any(1, Volatility::Immutable),
+        }
     }
 }
 
@@ -81,10 +92,13 @@ fn with_type(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
         .zip(&children)
         .map(|(child, to)| Ok(with_type(&make_array(child.clone()), to)?.to_data()))
         .collect::<Result<Vec<_>>>()?;
-    let data = data.into_builder().data_type(to.clone()).child_data(child_data).build()?;
+    let data = data
+        .into_builder()
+        .data_type(to.clone())
+        .child_data(child_data)
+        .build()?;
     Ok(make_array(data))
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -96,12 +110,17 @@ mod tests {
 
     #[test]
     fn names_change_at_every_depth_and_values_stay() {
-        let inner = |name: &str| DataType::Struct(vec![Field::new(name, DataType::Int64, true)].into());
+        let inner =
+            |name: &str| DataType::Struct(vec![Field::new(name, DataType::Int64, true)].into());
         let list = |name: &str| DataType::List(Arc::new(Field::new("element", inner(name), true)));
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
-        let DataType::Struct(fields) = inner("col-1") else { unreachable!() };
+        let DataType::Struct(fields) = inner("col-1") else {
+            unreachable!()
+        };
         let structs = StructArray::new(fields, vec![numbers], None);
-        let DataType::List(field) = list("col-1") else { unreachable!() };
+        let DataType::List(field) = list("col-1") else {
+            unreachable!()
+        };
         let lists: ArrayRef = Arc::new(ListArray::new(
             field,
             OffsetBuffer::from_lengths([2, 1]),
@@ -111,6 +130,13 @@ mod tests {
         let renamed = with_type(&lists, &list("a")).unwrap();
         assert_eq!(renamed.data_type(), &list("a"));
         let second = renamed.as_list::<i32>().value(1);
-        assert_eq!(second.as_struct().column(0).as_primitive::<Int64Type>().value(0), 3);
+        assert_eq!(
+            second
+                .as_struct()
+                .column(0)
+                .as_primitive::<Int64Type>()
+                .value(0),
+            3
+        );
     }
 }

@@ -62,7 +62,10 @@ pub struct ScanLog(Arc<Mutex<Vec<ScanRecord>>>);
 
 impl ScanLog {
     fn add(&self, record: ScanRecord) {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(record);
+        self.0
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .push(record);
     }
 
     /// The records so far, emptying the log.
@@ -102,7 +105,14 @@ impl DeltaSource {
             .cloned()
             .collect();
         let schema = query_schema(&columns)?;
-        Ok(Self { table, name: name.into(), log, files: None, columns, schema })
+        Ok(Self {
+            table,
+            name: name.into(),
+            log,
+            files: None,
+            columns,
+            schema,
+        })
     }
 
     /// Only `files`, with a column [`FILE_COLUMN`] that holds each row's index in `files`.
@@ -112,7 +122,14 @@ impl DeltaSource {
         fields.push(Arc::new(Field::new(FILE_COLUMN, DataType::Int64, false)));
         let schema = Arc::new(Schema::new(fields));
         let name = table.location().shown();
-        Ok(Self { table, name, log, files: Some(Arc::new(files)), columns, schema })
+        Ok(Self {
+            table,
+            name,
+            log,
+            files: Some(Arc::new(files)),
+            columns,
+            schema,
+        })
     }
 
     pub fn table(&self) -> &Table {
@@ -136,11 +153,21 @@ impl DeltaSource {
             Some(predicate) => {
                 let df_schema = DFSchema::try_from(self.schema.as_ref().clone())?;
                 // What can't be turned into a physical expression alone prunes nothing.
-                state.create_physical_expr(unqualified(predicate)?, &df_schema).ok().map(|holds| {
-                    let fails = lit_true();
-                    let schema = self.schema.clone();
-                    Pruner::new(self.table.schema().clone(), FilePredicate { schema, holds, fails })
-                })
+                state
+                    .create_physical_expr(unqualified(predicate)?, &df_schema)
+                    .ok()
+                    .map(|holds| {
+                        let fails = lit_true();
+                        let schema = self.schema.clone();
+                        Pruner::new(
+                            self.table.schema().clone(),
+                            FilePredicate {
+                                schema,
+                                holds,
+                                fails,
+                            },
+                        )
+                    })
             }
         };
         let mut pruned = Pruned::default();
@@ -179,7 +206,10 @@ impl DeltaSource {
     ) -> Result<PartitionedFile> {
         let location = self.table.location();
         let damaged = |reason: String| {
-            external(TableError::Damaged { url: location.shown(), reason })
+            external(TableError::Damaged {
+                url: location.shown(),
+                reason,
+            })
         };
         let root = location.root_path().map_err(external)?;
         let relative = file.path().map_err(damaged)?;
@@ -189,7 +219,10 @@ impl DeltaSource {
         }
         let mut values = Vec::new();
         for column in self.columns.iter().filter(|c| self.is_partition(c)) {
-            let text = file.partition_values.get(&column.physical_name).and_then(Option::as_deref);
+            let text = file
+                .partition_values
+                .get(&column.physical_name)
+                .and_then(Option::as_deref);
             values.push(partition::value(text, &column.data_type).map_err(damaged)?);
         }
         if self.files.is_some() {
@@ -209,8 +242,11 @@ impl DeltaSource {
                 Some(rows) => rows,
                 None => rows_in_footer(state, location, &partitioned.object_meta).await?,
             };
-            let kept = vector::kept_rows(location, dv, rows).await.map_err(external)?;
-            partitioned = partitioned.with_extension(ParquetRowSelection::new(selection(&kept, rows)));
+            let kept = vector::kept_rows(location, dv, rows)
+                .await
+                .map_err(external)?;
+            partitioned =
+                partitioned.with_extension(ParquetRowSelection::new(selection(&kept, rows)));
         }
         Ok(partitioned)
     }
@@ -243,14 +279,18 @@ impl DeltaSource {
                         let name = self
                             .column(&c.name)
                             .map_or_else(|| c.name.clone(), |c| c.physical_name.clone());
-                        Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
+                        Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                            name,
+                        ))))
                     }
                     other => Ok(Transformed::no(other)),
                 })?;
                 Ok(renamed.data)
             })
             .collect::<Result<Vec<_>>>()?;
-        let Some(predicate) = conjunction(renamed) else { return Ok(None) };
+        let Some(predicate) = conjunction(renamed) else {
+            return Ok(None);
+        };
         let df_schema = DFSchema::try_from(file_schema.clone())?;
         Ok(state.create_physical_expr(predicate, &df_schema).ok())
     }
@@ -270,7 +310,9 @@ fn lit_true() -> Arc<dyn PhysicalExpr> {
 fn unqualified(expr: Expr) -> Result<Expr> {
     Ok(expr
         .transform(|e| match e {
-            Expr::Column(c) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(c.name)))),
+            Expr::Column(c) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                c.name,
+            )))),
             other => Ok(Transformed::no(other)),
         })?
         .data)
@@ -349,7 +391,11 @@ impl TableProvider for DeltaSource {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let pruned = self.pruned(state, filters).await?;
-        let bytes_scanned = pruned.files.iter().map(|(_, f)| f.size.unsigned_abs()).sum();
+        let bytes_scanned = pruned
+            .files
+            .iter()
+            .map(|(_, f)| f.size.unsigned_abs())
+            .sum();
         self.log.add(ScanRecord {
             source: self.name.clone(),
             files_total: pruned.files_total,
@@ -358,15 +404,18 @@ impl TableProvider for DeltaSource {
             bytes_scanned,
             filters: filters.iter().map(ToString::to_string).collect(),
         });
-        let wanted: Vec<usize> =
-            projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let wanted: Vec<usize> = projection
+            .cloned()
+            .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let out_schema = Arc::new(self.schema.project(&wanted)?);
         if pruned.files.is_empty() {
             return Ok(Arc::new(EmptyExec::new(out_schema)));
         }
 
         let location = self.table.location();
-        state.runtime_env().register_object_store(&location.store_url(), location.root_store());
+        state
+            .runtime_env()
+            .register_object_store(&location.store_url(), location.root_store());
         let (in_file, in_path): (Vec<&TableColumn>, Vec<&TableColumn>) =
             self.columns.iter().partition(|c| !self.is_partition(c));
         let file_schema = Arc::new(Schema::new(
@@ -382,7 +431,8 @@ impl TableProvider for DeltaSource {
         if self.files.is_some() {
             partition_fields.push(Arc::new(Field::new(FILE_COLUMN, DataType::Int64, false)));
         }
-        let mut source = ParquetSource::new(FileTableSchema::new(file_schema.clone(), partition_fields));
+        let mut source =
+            ParquetSource::new(FileTableSchema::new(file_schema.clone(), partition_fields));
         if let Some(predicate) = self.reader_predicate(state, filters, &file_schema)? {
             source = source.with_predicate(predicate);
         }
@@ -396,7 +446,10 @@ impl TableProvider for DeltaSource {
                     Some(at) => at,
                     None => {
                         in_file.len()
-                            + in_path.iter().position(|c| c.name == column.name).unwrap_or(0)
+                            + in_path
+                                .iter()
+                                .position(|c| c.name == column.name)
+                                .unwrap_or(0)
                     }
                 },
             })
@@ -405,18 +458,18 @@ impl TableProvider for DeltaSource {
         let mut rows = Some(0u64);
         let mut files = Vec::with_capacity(pruned.files.len());
         for (index, file) in &pruned.files {
-            rows = rows.zip(record_count(file.stats.as_deref())).map(|(a, b)| a + b);
+            rows = rows
+                .zip(record_count(file.stats.as_deref()))
+                .map(|(a, b)| a + b);
             files.push(self.partitioned_file(state, *index, file).await?);
         }
         let groups = balanced(files, state.config().target_partitions());
         // Inexact on purpose: exact counts would let the optimizer answer from statistics alone.
-        let mut statistics = Statistics::new_unknown(
-            &Schema::new(
-                (0..file_schema.fields().len() + in_path.len() + usize::from(self.files.is_some()))
-                    .map(|i| Field::new(format!("c{i}"), DataType::Null, true))
-                    .collect::<Vec<_>>(),
-            ),
-        );
+        let mut statistics = Statistics::new_unknown(&Schema::new(
+            (0..file_schema.fields().len() + in_path.len() + usize::from(self.files.is_some()))
+                .map(|i| Field::new(format!("c{i}"), DataType::Null, true))
+                .collect::<Vec<_>>(),
+        ));
         statistics.total_byte_size = Precision::Inexact(bytes_scanned as usize);
         if let Some(rows) = rows {
             statistics.num_rows = Precision::Inexact(rows as usize);
@@ -458,7 +511,10 @@ fn balanced(mut files: Vec<PartitionedFile>, partitions: usize) -> Vec<FileGroup
             group.1.push(file);
         }
     }
-    groups.into_iter().map(|(_, files)| FileGroup::new(files)).collect()
+    groups
+        .into_iter()
+        .map(|(_, files)| FileGroup::new(files))
+        .collect()
 }
 
 /// A table of which only the columns are known: one that an earlier flow of the update will make.
@@ -498,4 +554,3 @@ impl TableProvider for PlannedTable {
         Ok(Arc::new(EmptyExec::new(schema)))
     }
 }
-

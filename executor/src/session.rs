@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider,
+};
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -39,13 +41,19 @@ impl Engine {
             FairSpillPool::new(memory_limit),
             std::num::NonZeroUsize::new(5).unwrap_or(std::num::NonZeroUsize::MIN),
         );
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .build_arc()?;
         let partitions = options
             .partitions
             .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
             .unwrap_or(1)
             .max(1);
-        Ok(Self { runtime, partitions, memory_limit })
+        Ok(Self {
+            runtime,
+            partitions,
+            memory_limit,
+        })
     }
 
     pub fn partitions(&self) -> usize {
@@ -93,8 +101,9 @@ pub fn register_table(
     provider: Arc<dyn TableProvider>,
 ) -> Result<()> {
     let defaults = &state.config_options().catalog;
-    let resolved =
-        name.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
+    let resolved = name
+        .clone()
+        .resolve(&defaults.default_catalog, &defaults.default_schema);
     let catalogs = state.catalog_list();
     let catalog = match catalogs.catalog(&resolved.catalog) {
         Some(catalog) => catalog,
@@ -120,9 +129,13 @@ pub fn register_table(
 
 fn default_memory() -> usize {
     const MOST: usize = 4 << 30;
-    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<usize>().ok()
-    });
-    total.map_or(MOST, |kib| (kib / 2).saturating_mul(1024)).min(MOST)
+    let total = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+            line.split_whitespace().nth(1)?.parse::<usize>().ok()
+        });
+    total
+        .map_or(MOST, |kib| (kib / 2).saturating_mul(1024))
+        .min(MOST)
 }

@@ -22,9 +22,13 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
 use futures::StreamExt;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -156,7 +160,9 @@ impl RuleBroken {
         let (name, row) = (&self.name, &self.row);
         match self.kind {
             RuleKind::Check => format!("a row breaks the table's constraint `{name}`: {row}"),
-            RuleKind::NotNull => format!("column `{name}` is NOT NULL, but a row has no value: {row}"),
+            RuleKind::NotNull => {
+                format!("column `{name}` is NOT NULL, but a row has no value: {row}")
+            }
             RuleKind::Generated => {
                 format!("generated column `{name}` has another value than its expression: {row}")
             }
@@ -183,7 +189,13 @@ impl StageExec {
             EmissionType::Final,
             Boundedness::Bounded,
         ));
-        Self { spec, rules, input, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            spec,
+            rules,
+            input,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     pub fn spec(&self) -> &StageSpec {
@@ -201,7 +213,12 @@ impl StageExec {
 
 impl DisplayAs for StageExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StageExec: {}, rules={}", self.spec.table_path, self.rules.len())
+        write!(
+            f,
+            "StageExec: {}, rules={}",
+            self.spec.table_path,
+            self.rules.len()
+        )
     }
 }
 
@@ -239,7 +256,11 @@ impl ExecutionPlan for StageExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(Self::new(self.spec.clone(), self.rules.clone(), input))),
+            Ok([input]) => Ok(Arc::new(Self::new(
+                self.spec.clone(),
+                self.rules.clone(),
+                input,
+            ))),
             Err(_) => Err(DataFusionError::Internal("StageExec has one input".into())),
         }
     }
@@ -248,11 +269,18 @@ impl ExecutionPlan for StageExec {
         Some(self.metrics.clone_inner())
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context.clone())?;
         let url = url::Url::parse(&self.spec.store_url)
             .map_err(|e| DataFusionError::External(Box::new(e)))?;
-        let store = context.runtime_env().object_store_registry.get_store(&url)?;
+        let store = context
+            .runtime_env()
+            .object_store_registry
+            .get_store(&url)?;
         let schema = input.schema();
         let task = StageTask {
             spec: self.spec.clone(),
@@ -267,7 +295,10 @@ impl ExecutionPlan for StageExec {
             bytes: MetricBuilder::new(&self.metrics).counter("bytes_staged", partition),
         };
         let stream = futures::stream::once(task.run(input));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(output_schema(), stream)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            output_schema(),
+            stream,
+        )))
     }
 }
 
@@ -326,14 +357,28 @@ impl StageTask {
                 self.write(Vec::new(), &batch).await?;
                 continue;
             }
-            let keys: Vec<ArrayRef> =
-                self.spec.partition_columns.iter().map(|i| batch.column(*i).clone()).collect();
+            let keys: Vec<ArrayRef> = self
+                .spec
+                .partition_columns
+                .iter()
+                .map(|i| batch.column(*i).clone())
+                .collect();
             for range in partition(&keys)?.ranges() {
                 let values = keys
                     .iter()
-                    .map(|k| partition_value::value_text(k, range.start).map_err(execution))
+                    .zip(&self.spec.partition_columns)
+                    .map(|(key, column)| {
+                        partition_value::value_text(key, range.start).map_err(|reason| {
+                            execution(format!(
+                                "partition column `{}`: {reason} (row {})",
+                                self.schema.field(*column).name(),
+                                row_text(&batch, range.start)
+                            ))
+                        })
+                    })
                     .collect::<Result<Vec<_>>>()?;
-                self.write(values, &batch.slice(range.start, range.end - range.start)).await?;
+                self.write(values, &batch.slice(range.start, range.end - range.start))
+                    .await?;
             }
         }
         self.close().await
@@ -374,8 +419,9 @@ impl StageTask {
         for rule in &self.rules {
             let verdict = rule.expr.evaluate(batch)?.into_array(batch.num_rows())?;
             let verdict = as_boolean_array(&verdict)?;
-            let broken = (0..batch.num_rows())
-                .find(|row| !verdict.value(*row) || datafusion::arrow::array::Array::is_null(verdict, *row));
+            let broken = (0..batch.num_rows()).find(|row| {
+                !verdict.value(*row) || datafusion::arrow::array::Array::is_null(verdict, *row)
+            });
             if let Some(row) = broken {
                 if let (RuleKind::Window, Some(column)) = (rule.kind, emptied.first()) {
                     return Err(DataFusionError::External(Box::new(TableError::Refused {
@@ -407,11 +453,16 @@ impl StageTask {
         if self.open.is_none() {
             self.open = Some(self.start(values)?);
         }
-        let Some(file) = self.open.as_mut() else { return Ok(()) };
+        let Some(file) = self.open.as_mut() else {
+            return Ok(());
+        };
         let kept: Vec<usize> = (0..batch.num_columns())
             .filter(|i| !self.spec.partition_columns.contains(i))
             .collect();
-        let batch = RecordBatch::try_new(self.file_schema.clone(), batch.project(&kept)?.columns().to_vec())?;
+        let batch = RecordBatch::try_new(
+            self.file_schema.clone(),
+            batch.project(&kept)?.columns().to_vec(),
+        )?;
         file.stats.update(&batch)?;
         file.writer.write(&batch).await?;
         self.rows.add(batch.num_rows());
@@ -425,7 +476,10 @@ impl StageTask {
     fn start(&self, values: Vec<Option<String>>) -> Result<OpenFile> {
         let mut path = String::new();
         for (value, column) in values.iter().zip(&self.spec.partition_columns) {
-            path.push_str(&partition_value::folder(self.schema.field(*column).name(), value.as_deref()));
+            path.push_str(&partition_value::folder(
+                self.schema.field(*column).name(),
+                value.as_deref(),
+            ));
             path.push('/');
         }
         path.push_str(&format!(
@@ -458,7 +512,9 @@ impl StageTask {
     }
 
     async fn close(&mut self) -> Result<()> {
-        let Some(mut file) = self.open.take() else { return Ok(()) };
+        let Some(mut file) = self.open.take() else {
+            return Ok(());
+        };
         file.writer.finish().await?;
         let bytes = file.writer.bytes_written() as i64;
         self.bytes.add(bytes as usize);
@@ -477,7 +533,13 @@ impl StageTask {
             "dataChange": true,
             "stats": file.stats.finish(),
         }});
-        self.done.push(StagedFile { task: self.task, path: file.path, bytes, rows, add });
+        self.done.push(StagedFile {
+            task: self.task,
+            path: file.path,
+            bytes,
+            rows,
+            add,
+        });
         Ok(())
     }
 
@@ -489,7 +551,9 @@ impl StageTask {
             }
         }
         for file in &self.done {
-            let Ok(path) = self.object_path(&file.path) else { continue };
+            let Ok(path) = self.object_path(&file.path) else {
+                continue;
+            };
             if let Err(error) = self.store.delete(&path).await {
                 tracing::debug!(%error, path = file.path, "a staged file was not removed");
             }
@@ -511,10 +575,12 @@ pub fn row_text(batch: &RecordBatch, row: usize) -> String {
         .iter()
         .zip(batch.columns())
         .take(20)
-        .map(|(field, column)| match ArrayFormatter::try_new(column.as_ref(), &options) {
-            Ok(formatter) => format!("{}={}", field.name(), formatter.value(row)),
-            Err(_) => format!("{}=?", field.name()),
-        })
+        .map(
+            |(field, column)| match ArrayFormatter::try_new(column.as_ref(), &options) {
+                Ok(formatter) => format!("{}={}", field.name(), formatter.value(row)),
+                Err(_) => format!("{}=?", field.name()),
+            },
+        )
         .collect::<Vec<_>>()
         .join(", ")
 }

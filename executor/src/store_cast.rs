@@ -73,7 +73,10 @@ impl ScalarUDFImpl for StoreCast {
 
 impl StoreCast {
     fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        let options = CastOptions { safe: true, ..CastOptions::default() };
+        let options = CastOptions {
+            safe: true,
+            ..CastOptions::default()
+        };
         let stored = cast_with_options(array, &self.to, &options)?;
         // The way back must give what was there; a value that did not fit came out as null.
         let back = cast_with_options(&stored, array.data_type(), &options)?;
@@ -103,17 +106,31 @@ mod tests {
     use super::*;
 
     fn convert(array: ArrayRef, to: DataType) -> Result<ArrayRef> {
-        StoreCast { column: "n".into(), to, signature: Signature::any(1, Volatility::Immutable) }
-            .convert(&array)
+        StoreCast {
+            column: "n".into(),
+            to,
+            signature: Signature::any(1, Volatility::Immutable),
+        }
+        .convert(&array)
     }
 
     #[test]
     fn what_fits_is_kept_and_what_does_not_is_named() {
-        let fits: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(i64::from(i32::MAX))]));
-        assert_eq!(convert(fits.clone(), DataType::Int32).unwrap().null_count(), 1);
+        let fits: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(1),
+            None,
+            Some(i64::from(i32::MAX)),
+        ]));
+        assert_eq!(
+            convert(fits.clone(), DataType::Int32).unwrap().null_count(),
+            1
+        );
         let over: ArrayRef = Arc::new(Int64Array::from(vec![2_147_483_648]));
         let error = convert(over, DataType::Int32).unwrap_err().to_string();
-        assert!(error.contains("2147483648") && error.contains("`n`"), "{error}");
+        assert!(
+            error.contains("2147483648") && error.contains("`n`"),
+            "{error}"
+        );
         let half: ArrayRef = Arc::new(Float64Array::from(vec![0.5, f64::NAN]));
         assert!(convert(half, DataType::Float32).is_ok());
         let tenth: ArrayRef = Arc::new(Float64Array::from(vec![0.1]));

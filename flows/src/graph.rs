@@ -21,7 +21,8 @@ impl Dependencies {
 
     /// `reader` reads what `source` makes.
     pub fn add(&mut self, reader: usize, source: usize) {
-        self.graph.update_edge(NodeIndex::new(source), NodeIndex::new(reader), ());
+        self.graph
+            .update_edge(NodeIndex::new(source), NodeIndex::new(reader), ());
     }
 
     /// All things, each behind those that it reads.

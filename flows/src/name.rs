@@ -10,7 +10,12 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let name = key(name);
     known
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&name, &key(candidate)), candidate))
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&name, &key(candidate)),
+                candidate,
+            )
+        })
         .filter(|(distance, candidate)| {
             *distance <= (name.chars().count().max(candidate.chars().count()) / 3).max(1)
         })

@@ -114,13 +114,19 @@ pub struct Decision {
 impl Decision {
     /// Nothing is to be done after all: the change touches no slice of the window.
     pub fn no_op() -> Self {
-        Self { technique: Technique::NoOp, reasons: Vec::new() }
+        Self {
+            technique: Technique::NoOp,
+            reasons: Vec::new(),
+        }
     }
 }
 
 /// Decides. `NO_OP` and `PARTITION_OVERWRITE` come without reasons.
 pub fn decide(facts: &Facts) -> Decision {
-    let full = |reasons: Vec<FallbackReason>| Decision { technique: Technique::CompleteRecompute, reasons };
+    let full = |reasons: Vec<FallbackReason>| Decision {
+        technique: Technique::CompleteRecompute,
+        reasons,
+    };
     if facts.full_refresh {
         return full(vec![FallbackReason::FullRefreshRequested]);
     }
@@ -141,25 +147,44 @@ pub fn decide(facts: &Facts) -> Decision {
     };
     when(facts.query_changed, FallbackReason::QueryFingerprintChanged);
     when(
-        facts.is_override
-            || !facts.window_covered
-            || (changed && !facts.predicate_reaches_changes),
+        facts.is_override || !facts.window_covered || (changed && !facts.predicate_reaches_changes),
         FallbackReason::UnsupportedReplaceWherePredicate,
     );
-    when(!facts.predicate_deterministic, FallbackReason::ReplaceWhereNotDeterministic);
-    when(facts.external_change_in_window, FallbackReason::ExternalChangeInReplaceWindow);
-    when(!facts.query_repeatable, FallbackReason::PlanNotDeterministic);
-    when(any(SourceChange::HistoryGone), FallbackReason::DataFileMissing);
-    when(any(SourceChange::NotInDelta), FallbackReason::InputNotInDelta);
+    when(
+        !facts.predicate_deterministic,
+        FallbackReason::ReplaceWhereNotDeterministic,
+    );
+    when(
+        facts.external_change_in_window,
+        FallbackReason::ExternalChangeInReplaceWindow,
+    );
+    when(
+        !facts.query_repeatable,
+        FallbackReason::PlanNotDeterministic,
+    );
+    when(
+        any(SourceChange::HistoryGone),
+        FallbackReason::DataFileMissing,
+    );
+    when(
+        any(SourceChange::NotInDelta),
+        FallbackReason::InputNotInDelta,
+    );
     when(facts.time_zone_changed, FallbackReason::TimeZoneChanged);
     if !reasons.is_empty() {
         return full(reasons);
     }
     if !changed {
-        return Decision { technique: Technique::NoOp, reasons };
+        return Decision {
+            technique: Technique::NoOp,
+            reasons,
+        };
     }
     if facts.slices_known {
-        return Decision { technique: Technique::PartitionOverwrite, reasons };
+        return Decision {
+            technique: Technique::PartitionOverwrite,
+            reasons,
+        };
     }
     full(vec![FallbackReason::IncrementalTechniqueNotAvailable])
 }
@@ -183,17 +208,37 @@ mod tests {
 
     #[test]
     fn nothing_changed_means_nothing_to_do() {
-        assert_eq!(decide(&quiet()), Decision { technique: Technique::NoOp, reasons: vec![] });
-        let changed = Facts { sources: vec![SourceChange::Changed], ..quiet() };
+        assert_eq!(
+            decide(&quiet()),
+            Decision {
+                technique: Technique::NoOp,
+                reasons: vec![]
+            }
+        );
+        let changed = Facts {
+            sources: vec![SourceChange::Changed],
+            ..quiet()
+        };
         assert_eq!(decide(&changed).technique, Technique::PartitionOverwrite);
     }
 
     #[test]
     fn the_first_refresh_and_a_full_refresh_have_one_reason() {
-        let first = Facts { has_state: false, external_change_in_window: true, ..quiet() };
+        let first = Facts {
+            has_state: false,
+            external_change_in_window: true,
+            ..quiet()
+        };
         assert_eq!(decide(&first).reasons, [FallbackReason::ChangeSetMissing]);
-        let full = Facts { full_refresh: true, has_state: false, ..quiet() };
-        assert_eq!(decide(&full).reasons, [FallbackReason::FullRefreshRequested]);
+        let full = Facts {
+            full_refresh: true,
+            has_state: false,
+            ..quiet()
+        };
+        assert_eq!(
+            decide(&full).reasons,
+            [FallbackReason::FullRefreshRequested]
+        );
     }
 
     #[test]

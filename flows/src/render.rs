@@ -28,7 +28,10 @@ fn text(expr: &Expr, around: u8) -> String {
         Expr::Alias(alias) => return text(&alias.expr, around),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let own = strength(op);
-            (format!("{} {op} {}", text(left, own), text(right, own + 1)), own)
+            (
+                format!("{} {op} {}", text(left, own), text(right, own + 1)),
+                own,
+            )
         }
         Expr::Not(e) => (format!("NOT {}", text(e, 3)), 3),
         Expr::IsNull(e) => (format!("{} IS NULL", text(e, 4)), 4),
@@ -40,28 +43,65 @@ fn text(expr: &Expr, around: u8) -> String {
         Expr::IsNotFalse(e) => (format!("{} IS NOT FALSE", text(e, 4)), 4),
         Expr::IsNotUnknown(e) => (format!("{} IS NOT UNKNOWN", text(e, 4)), 4),
         Expr::Negative(e) => (format!("-{}", text(e, 8)), 8),
-        Expr::Between(Between { expr, negated, low, high }) => {
+        Expr::Between(Between {
+            expr,
+            negated,
+            low,
+            high,
+        }) => {
             let not = if *negated { "NOT " } else { "" };
-            (format!("{} {not}BETWEEN {} AND {}", text(expr, 4), text(low, 5), text(high, 5)), 4)
+            (
+                format!(
+                    "{} {not}BETWEEN {} AND {}",
+                    text(expr, 4),
+                    text(low, 5),
+                    text(high, 5)
+                ),
+                4,
+            )
         }
-        Expr::InList(InList { expr, list, negated }) => {
+        Expr::InList(InList {
+            expr,
+            list,
+            negated,
+        }) => {
             let not = if *negated { "NOT " } else { "" };
-            let list = list.iter().map(|e| text(e, 0)).collect::<Vec<_>>().join(", ");
+            let list = list
+                .iter()
+                .map(|e| text(e, 0))
+                .collect::<Vec<_>>()
+                .join(", ");
             (format!("{} {not}IN ({list})", text(expr, 4)), 4)
         }
-        Expr::Like(Like { negated, expr, pattern, case_insensitive, .. }) => {
+        Expr::Like(Like {
+            negated,
+            expr,
+            pattern,
+            case_insensitive,
+            ..
+        }) => {
             let not = if *negated { "NOT " } else { "" };
             let like = if *case_insensitive { "ILIKE" } else { "LIKE" };
-            (format!("{} {not}{like} {}", text(expr, 4), text(pattern, 5)), 4)
+            (
+                format!("{} {not}{like} {}", text(expr, 4), text(pattern, 5)),
+                4,
+            )
         }
-        Expr::Cast(Cast { expr, field }) => {
-            (format!("CAST({} AS {})", text(expr, 0), field.data_type()), 9)
-        }
-        Expr::TryCast(TryCast { expr, field }) => {
-            (format!("TRY_CAST({} AS {})", text(expr, 0), field.data_type()), 9)
-        }
+        Expr::Cast(Cast { expr, field }) => (
+            format!("CAST({} AS {})", text(expr, 0), field.data_type()),
+            9,
+        ),
+        Expr::TryCast(TryCast { expr, field }) => (
+            format!("TRY_CAST({} AS {})", text(expr, 0), field.data_type()),
+            9,
+        ),
         Expr::ScalarFunction(function) => {
-            let args = function.args.iter().map(|e| text(e, 0)).collect::<Vec<_>>().join(", ");
+            let args = function
+                .args
+                .iter()
+                .map(|e| text(e, 0))
+                .collect::<Vec<_>>()
+                .join(", ");
             (format!("{}({args})", function.name()), 9)
         }
         Expr::Case(case) => {
@@ -79,15 +119,24 @@ fn text(expr: &Expr, around: u8) -> String {
         }
         other => (other.to_string(), 9),
     };
-    if own < around { format!("({inner})") } else { inner }
+    if own < around {
+        format!("({inner})")
+    } else {
+        inner
+    }
 }
 
 /// A column name, in backticks where it is no plain word.
 pub fn identifier(name: &str) -> String {
-    let plain = name.chars().enumerate().all(|(i, c)| {
-        c == '_' || c.is_alphabetic() || (i > 0 && c.is_ascii_digit())
-    });
-    if plain && !name.is_empty() { name.to_string() } else { format!("`{}`", name.replace('`', "``")) }
+    let plain = name
+        .chars()
+        .enumerate()
+        .all(|(i, c)| c == '_' || c.is_alphabetic() || (i > 0 && c.is_ascii_digit()));
+    if plain && !name.is_empty() {
+        name.to_string()
+    } else {
+        format!("`{}`", name.replace('`', "``"))
+    }
 }
 
 /// A literal. Times are written in UTC with their zone, so that the text means one instant.
@@ -96,13 +145,18 @@ pub fn literal(value: &ScalarValue) -> String {
         return "NULL".into();
     }
     match value {
-        ScalarValue::Utf8(Some(s)) | ScalarValue::Utf8View(Some(s)) | ScalarValue::LargeUtf8(Some(s)) => {
+        ScalarValue::Utf8(Some(s))
+        | ScalarValue::Utf8View(Some(s))
+        | ScalarValue::LargeUtf8(Some(s)) => {
             format!("'{}'", s.replace('\'', "''"))
         }
         ScalarValue::Date32(Some(_)) => format!("DATE '{value}'"),
         ScalarValue::TimestampMicrosecond(Some(us), zone) => {
             let time = chrono::DateTime::from_timestamp_micros(*us);
-            let shown = time.map_or_else(|| us.to_string(), |t| t.format("%Y-%m-%d %H:%M:%S%.f").to_string());
+            let shown = time.map_or_else(
+                || us.to_string(),
+                |t| t.format("%Y-%m-%d %H:%M:%S%.f").to_string(),
+            );
             match zone {
                 Some(_) => format!("TIMESTAMP '{shown}Z'"),
                 None => format!("TIMESTAMP_NTZ '{shown}'"),
@@ -127,11 +181,17 @@ mod tests {
     fn parentheses_stand_where_meaning_needs_them() {
         let a = || col("a").gt(lit(1i64));
         let b = || col("b").eq(lit("it's"));
-        assert_eq!(sql(&a().or(b()).and(a())), "(a > 1 OR b = 'it''s') AND a > 1");
+        assert_eq!(
+            sql(&a().or(b()).and(a())),
+            "(a > 1 OR b = 'it''s') AND a > 1"
+        );
         assert_eq!(sql(&a().and(b()).or(a())), "a > 1 AND b = 'it''s' OR a > 1");
         assert_eq!(sql(&col("order date").is_null()), "`order date` IS NULL");
         let date = lit(ScalarValue::Date32(Some(20_779)));
         assert_eq!(sql(&col("d").gt_eq(date)), "d >= DATE '2026-11-22'");
-        assert_eq!(sql(&(col("a") - (col("b") - lit(1i64))).eq(lit(0i64))), "a - (b - 1) = 0");
+        assert_eq!(
+            sql(&(col("a") - (col("b") - lit(1i64))).eq(lit(0i64))),
+            "a - (b - 1) = 0"
+        );
     }
 }

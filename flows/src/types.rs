@@ -33,14 +33,21 @@ pub fn arrow_type(data_type: &ast::DataType) -> Result<DataType, String> {
                 Field::new("key", arrow_type(key)?, false),
                 Field::new("value", arrow_type(value)?, true),
             ]);
-            DataType::Map(Arc::new(Field::new("key_value", DataType::Struct(entries), false)), false)
+            DataType::Map(
+                Arc::new(Field::new("key_value", DataType::Struct(entries), false)),
+                false,
+            )
         }
         T::Struct(fields, _) => {
             let fields = fields
                 .iter()
                 .map(|f| {
                     let name = f.field_name.as_ref().ok_or("a struct field needs a name")?;
-                    Ok(Field::new(name.value.clone(), arrow_type(&f.field_type)?, true))
+                    Ok(Field::new(
+                        name.value.clone(),
+                        arrow_type(&f.field_type)?,
+                        true,
+                    ))
                 })
                 .collect::<Result<Fields, String>>()?;
             DataType::Struct(fields)
@@ -51,9 +58,7 @@ pub fn arrow_type(data_type: &ast::DataType) -> Result<DataType, String> {
                 "SHORT" => DataType::Int16,
                 "LONG" => DataType::Int64,
                 "TIMESTAMP_NTZ" => DataType::Timestamp(TimeUnit::Microsecond, None),
-                "TIMESTAMP_LTZ" => {
-                    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
-                }
+                "TIMESTAMP_LTZ" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
                 _ => return Err(format!("there is no type {name}")),
             }
         }
@@ -68,8 +73,12 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType, String> {
         ExactNumberInfo::PrecisionAndScale(p, s) => (*p, *s),
     };
     match (u8::try_from(precision), i8::try_from(scale)) {
-        (Ok(p @ 1..=38), Ok(s)) if s >= 0 && i64::from(p) >= scale => Ok(DataType::Decimal128(p, s)),
-        _ => Err(format!("DECIMAL({precision},{scale}) is out of range; a decimal has 1 to 38 digits")),
+        (Ok(p @ 1..=38), Ok(s)) if s >= 0 && i64::from(p) >= scale => {
+            Ok(DataType::Decimal128(p, s))
+        }
+        _ => Err(format!(
+            "DECIMAL({precision},{scale}) is out of range; a decimal has 1 to 38 digits"
+        )),
     }
 }
 
@@ -92,13 +101,19 @@ pub fn sql_name(data_type: &DataType) -> String {
         DataType::Null => "VOID".into(),
         DataType::List(f) => format!("ARRAY<{}>", sql_name(f.data_type())),
         DataType::Struct(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|f| format!("{}: {}", f.name(), sql_name(f.data_type()))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|f| format!("{}: {}", f.name(), sql_name(f.data_type())))
+                .collect();
             format!("STRUCT<{}>", fields.join(", "))
         }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(kv) if kv.len() == 2 => {
-                format!("MAP<{}, {}>", sql_name(kv[0].data_type()), sql_name(kv[1].data_type()))
+                format!(
+                    "MAP<{}, {}>",
+                    sql_name(kv[0].data_type()),
+                    sql_name(kv[1].data_type())
+                )
             }
             other => other.to_string(),
         },
@@ -146,7 +161,9 @@ fn same(a: &DataType, b: &DataType) -> bool {
                 (DataType::Struct(x), DataType::Struct(y))
                     if matches!(a, DataType::Map(..)) && x.len() == y.len() =>
                 {
-                    x.iter().zip(y.iter()).all(|(f, g)| same(f.data_type(), g.data_type()))
+                    x.iter()
+                        .zip(y.iter())
+                        .all(|(f, g)| same(f.data_type(), g.data_type()))
                 }
                 (f, g) => same(f, g),
             }
@@ -194,7 +211,11 @@ mod tests {
             (T::Float32, T::Float64, Fit::Widens),
             (T::Int64, T::Float64, Fit::Differs),
             (T::Utf8, T::Int32, Fit::Differs),
-            (T::Date32, T::Timestamp(TimeUnit::Microsecond, None), Fit::Widens),
+            (
+                T::Date32,
+                T::Timestamp(TimeUnit::Microsecond, None),
+                Fit::Widens,
+            ),
             (T::Decimal128(10, 3), T::Decimal128(5, 2), Fit::Narrows),
             (T::Decimal128(10, 2), T::Decimal128(12, 4), Fit::Widens),
             (T::Decimal128(10, 2), T::Decimal128(11, 4), Fit::Differs),

@@ -56,7 +56,10 @@ impl Window {
         let conjuncts = split_conjunction(expr)
             .into_iter()
             .filter(|e| **e != always)
-            .map(|e| Conjunct { text: render::sql(e), bound: bound(e) })
+            .map(|e| Conjunct {
+                text: render::sql(e),
+                bound: bound(e),
+            })
             .collect();
         Self { conjuncts }
     }
@@ -66,7 +69,11 @@ impl Window {
         other.conjuncts.iter().all(|wider| {
             self.conjuncts.iter().any(|own| {
                 own.text == wider.text
-                    || own.bound.as_ref().zip(wider.bound.as_ref()).is_some_and(|(a, b)| a.implies(b))
+                    || own
+                        .bound
+                        .as_ref()
+                        .zip(wider.bound.as_ref())
+                        .is_some_and(|(a, b)| a.implies(b))
             })
         })
     }
@@ -104,7 +111,12 @@ impl Ordinal {
     }
 
     fn of(value: &ScalarValue) -> Option<Self> {
-        let int = |kind: &str, value: i64| Some(Self::Int { kind: kind.into(), value });
+        let int = |kind: &str, value: i64| {
+            Some(Self::Int {
+                kind: kind.into(),
+                value,
+            })
+        };
         match value {
             ScalarValue::Int8(Some(v)) => int("integer", i64::from(*v)),
             ScalarValue::Int16(Some(v)) => int("integer", i64::from(*v)),
@@ -113,14 +125,18 @@ impl Ordinal {
             ScalarValue::Date32(Some(v)) => int("date", i64::from(*v)),
             ScalarValue::TimestampMicrosecond(Some(v), Some(_)) => int("timestamp", *v),
             ScalarValue::TimestampMicrosecond(Some(v), None) => int("timestamp_ntz", *v),
-            ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) => Some(Self::Text(v.clone())),
+            ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) => {
+                Some(Self::Text(v.clone()))
+            }
             _ => None,
         }
     }
 }
 
 fn bound(expr: &Expr) -> Option<Bound> {
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
+        return None;
+    };
     let op = match op {
         Operator::Eq => BoundOp::Eq,
         Operator::Lt => BoundOp::Lt,
@@ -130,9 +146,11 @@ fn bound(expr: &Expr) -> Option<Bound> {
         _ => return None,
     };
     match (left.as_ref(), right.as_ref()) {
-        (Expr::Column(c), Expr::Literal(v, _)) => {
-            Some(Bound { column: c.name.clone(), op, value: Ordinal::of(v)? })
-        }
+        (Expr::Column(c), Expr::Literal(v, _)) => Some(Bound {
+            column: c.name.clone(),
+            op,
+            value: Ordinal::of(v)?,
+        }),
         (Expr::Literal(v, _), Expr::Column(c)) => {
             let op = match op {
                 BoundOp::Lt => BoundOp::Gt,
@@ -141,7 +159,11 @@ fn bound(expr: &Expr) -> Option<Bound> {
                 BoundOp::GtEq => BoundOp::LtEq,
                 BoundOp::Eq => BoundOp::Eq,
             };
-            Some(Bound { column: c.name.clone(), op, value: Ordinal::of(v)? })
+            Some(Bound {
+                column: c.name.clone(),
+                op,
+                value: Ordinal::of(v)?,
+            })
         }
         _ => None,
     }
@@ -173,7 +195,11 @@ mod tests {
 
     #[test]
     fn other_conjuncts_must_be_the_same_to_the_letter() {
-        let a = Window::of(&col("d").gt(day(1)).and(col("r").in_list(vec![lit("x")], false)));
+        let a = Window::of(
+            &col("d")
+                .gt(day(1))
+                .and(col("r").in_list(vec![lit("x")], false)),
+        );
         let b = Window::of(&col("r").in_list(vec![lit("x")], false));
         assert!(a.lies_in(&b));
         assert!(!b.lies_in(&a));
@@ -191,7 +217,16 @@ mod tests {
 
     fn any_bound() -> impl Strategy<Value = (BoundOp, i64)> {
         (0usize..5, -3i64..4).prop_map(|(op, v)| {
-            ([BoundOp::Eq, BoundOp::Lt, BoundOp::LtEq, BoundOp::Gt, BoundOp::GtEq][op], v)
+            (
+                [
+                    BoundOp::Eq,
+                    BoundOp::Lt,
+                    BoundOp::LtEq,
+                    BoundOp::Gt,
+                    BoundOp::GtEq,
+                ][op],
+                v,
+            )
         })
     }
 

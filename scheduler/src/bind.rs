@@ -15,7 +15,9 @@ use datafusion::datasource::ViewTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{self, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    self, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
+};
 use tokio::sync::Mutex;
 use url::Url;
 use windrow_delta::{Location, Table, TableError};
@@ -157,7 +159,11 @@ impl Binder<'_> {
         let mut ast = query.normalised.clone();
         work.fingerprint.push_str(&ast.to_string());
         work.fingerprint.push('\n');
-        let mut factors = Factors { read_files: Vec::new(), faults: Vec::new(), query };
+        let mut factors = Factors {
+            read_files: Vec::new(),
+            faults: Vec::new(),
+            query,
+        };
         let _ = ast.visit(&mut factors);
         if !factors.faults.is_empty() {
             return Err(factors.faults);
@@ -165,7 +171,10 @@ impl Binder<'_> {
         let mut functions = FunctionNames::default();
         let _ = ast::Visit::visit(&ast, &mut functions);
         work.uses_clock |= functions.names.iter().any(|n| dialect::is_temporal(n));
-        work.nondeterministic |= functions.names.iter().any(|n| dialect::is_nondeterministic(n));
+        work.nondeterministic |= functions
+            .names
+            .iter()
+            .any(|n| dialect::is_nondeterministic(n));
         let faults: Vec<Fault> = dialect::rewrite_query(&mut ast)
             .into_iter()
             .map(|f| {
@@ -180,7 +189,9 @@ impl Binder<'_> {
             return Err(faults);
         }
         for (table, args) in factors.read_files {
-            self.bind_files(state, query, &table, &args, work).await.map_err(|f| vec![f])?;
+            self.bind_files(state, query, &table, &args, work)
+                .await
+                .map_err(|f| vec![f])?;
         }
         let statement = PlannerStatement::Statement(Box::new(ast::Statement::Query(ast)));
         let references = state
@@ -188,19 +199,23 @@ impl Binder<'_> {
             .map_err(|e| vec![fault_of(&e, query)])?;
         let mut faults = Vec::new();
         for reference in references {
-            if work.registered.contains(&reference)
-                || reference.table().starts_with(FILES_PREFIX)
-            {
+            if work.registered.contains(&reference) || reference.table().starts_with(FILES_PREFIX) {
                 continue;
             }
-            if let Err(more) = self.bind_table(state, query, &reference, defaults, work).await {
+            if let Err(more) = self
+                .bind_table(state, query, &reference, defaults, work)
+                .await
+            {
                 faults.extend(more);
             }
         }
         if !faults.is_empty() {
             return Err(faults);
         }
-        state.statement_to_plan(statement).await.map_err(|e| vec![fault_of(&e, query)])
+        state
+            .statement_to_plan(statement)
+            .await
+            .map_err(|e| vec![fault_of(&e, query)])
     }
 
     async fn bind_table(
@@ -217,7 +232,10 @@ impl Binder<'_> {
             let place = find_name(query, parts.last().map_or("", String::as_str));
             f.at(place.or_else(|| Some(query.place.clone())))
         };
-        let relation = self.project.resolve(&parts, defaults).map_err(|f| vec![at(f)])?;
+        let relation = self
+            .project
+            .resolve(&parts, defaults)
+            .map_err(|f| vec![at(f)])?;
         let provider: Arc<dyn TableProvider> = match relation {
             Relation::Table(index) => match self.upstream.get(&index) {
                 Some(Upstream::Existing(table)) => {
@@ -226,7 +244,10 @@ impl Binder<'_> {
                 }
                 Some(Upstream::Planned(schema)) => {
                     let shown = self.project.tables[index].shown.clone();
-                    work.reads.push(Read { shown, kind: ReadKind::Planned });
+                    work.reads.push(Read {
+                        shown,
+                        kind: ReadKind::Planned,
+                    });
                     Arc::new(PlannedTable::new(schema.clone()))
                 }
                 // The faults of the table that it reads are reported with that table.
@@ -236,8 +257,9 @@ impl Binder<'_> {
                 let mut found = None;
                 for url in &candidates {
                     let table = self.sources.open(self.project, url).await.map_err(|e| {
-                        vec![at(Fault::new(e.code(), e.to_string())
-                            .help(format!("check the location of `{shown}` and the access to it")))]
+                        vec![at(Fault::new(e.code(), e.to_string()).help(format!(
+                            "check the location of `{shown}` and the access to it"
+                        )))]
                     })?;
                     if table.is_some() {
                         found = table;
@@ -248,9 +270,13 @@ impl Binder<'_> {
                     let place = candidates.first().map(Url::to_string).unwrap_or_default();
                     return Err(vec![at(Fault::new(
                         "SOURCE_NOT_FOUND",
-                        format!("source `{shown}` is no Delta table: there is no _delta_log at {place}"),
+                        format!(
+                            "source `{shown}` is no Delta table: there is no _delta_log at {place}"
+                        ),
                     )
-                    .help("correct its location under `tables` or `catalogs` in the pipeline file"))]);
+                    .help(
+                        "correct its location under `tables` or `catalogs` in the pipeline file",
+                    ))]);
                 };
                 self.delta(&table, shown, work).map_err(|f| vec![at(f)])?
             }
@@ -264,7 +290,8 @@ impl Binder<'_> {
                 work.open_views.push(index);
                 let view = &self.project.views[index];
                 let plan =
-                    Box::pin(self.plan_query(state, &view.definition.query, &view.defaults, work)).await?;
+                    Box::pin(self.plan_query(state, &view.definition.query, &view.defaults, work))
+                        .await?;
                 work.open_views.pop();
                 let plan = renamed(plan, view).map_err(|f| vec![f])?;
                 Arc::new(ViewTable::new(plan, None))
@@ -276,13 +303,23 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn delta(&self, table: &Table, shown: String, work: &mut Work) -> Result<Arc<dyn TableProvider>, Fault> {
+    fn delta(
+        &self,
+        table: &Table,
+        shown: String,
+        work: &mut Work,
+    ) -> Result<Arc<dyn TableProvider>, Fault> {
         for column in &table.schema().columns {
-            work.case.entry(name::key(&column.name)).or_insert_with(|| column.name.clone());
+            work.case
+                .entry(name::key(&column.name))
+                .or_insert_with(|| column.name.clone());
         }
         let source = DeltaSource::new(table.clone(), shown.clone(), work.log.clone())
             .map_err(|e| Fault::new("SOURCE_NOT_READABLE", format!("table `{shown}`: {e}")))?;
-        work.reads.push(Read { shown, kind: ReadKind::Delta(table.clone()) });
+        work.reads.push(Read {
+            shown,
+            kind: ReadKind::Delta(table.clone()),
+        });
         Ok(Arc::new(source))
     }
 
@@ -297,11 +334,18 @@ impl Binder<'_> {
         let place = || find_name(query, "read_files").or_else(|| Some(query.place.clone()));
         let request = files::FilesRequest::parse(args)
             .map_err(|e| Fault::new(e.code(), e.to_string()).at(place()))?;
-        let url = self.project.config.locate(&request.path_root()).map_err(|f| f.at(place()))?;
+        let url = self
+            .project
+            .config
+            .locate(&request.path_root())
+            .map_err(|f| f.at(place()))?;
         if !self.project.config.allows(&url) {
             return Err(Fault::new(
                 "PATH_NOT_ALLOWED",
-                format!("read_files reads `{}`, which is under none of `allowed_paths`", request.path()),
+                format!(
+                    "read_files reads `{}`, which is under none of `allowed_paths`",
+                    request.path()
+                ),
             )
             .at(place()));
         }
@@ -311,9 +355,14 @@ impl Binder<'_> {
             .await
             .map_err(|e| Fault::new(e.code(), e.to_string()).at(place()))?;
         for field in provider.schema().fields() {
-            work.case.entry(name::key(field.name())).or_insert_with(|| field.name().clone());
+            work.case
+                .entry(name::key(field.name()))
+                .or_insert_with(|| field.name().clone());
         }
-        work.reads.push(Read { shown: request.path().to_string(), kind: ReadKind::Files });
+        work.reads.push(Read {
+            shown: request.path().to_string(),
+            kind: ReadKind::Files,
+        });
         register_table(state, &TableReference::bare(table), provider)
             .map_err(|e| Fault::new("TABLE_NOT_REGISTERED", e.to_string()).at(place()))
     }
@@ -342,22 +391,37 @@ impl VisitorMut for Factors<'_> {
             );
             return ControlFlow::Continue(());
         }
-        let TableFactor::Table { name, args, alias, version, .. } = factor else {
+        let TableFactor::Table {
+            name,
+            args,
+            alias,
+            version,
+            ..
+        } = factor
+        else {
             return ControlFlow::Continue(());
         };
         if version.is_some() {
             self.faults.push(
-                Fault::new("SYNTAX_NOT_AVAILABLE", format!("`{name}` VERSION AS OF is not available in this version"))
-                    .at(Some(self.query.place.clone())),
+                Fault::new(
+                    "SYNTAX_NOT_AVAILABLE",
+                    format!("`{name}` VERSION AS OF is not available in this version"),
+                )
+                .at(Some(self.query.place.clone())),
             );
         }
-        let Some(call) = args else { return ControlFlow::Continue(()) };
+        let Some(call) = args else {
+            return ControlFlow::Continue(());
+        };
         let called = name.to_string();
         if name::key(&called) != "read_files" {
             self.faults.push(
-                Fault::new("FUNCTION_NOT_AVAILABLE", format!("the table function `{called}` is not available in this version"))
-                    .hint(name::did_you_mean(&called, ["read_files"]))
-                    .at(find_name(self.query, &called).or_else(|| Some(self.query.place.clone()))),
+                Fault::new(
+                    "FUNCTION_NOT_AVAILABLE",
+                    format!("the table function `{called}` is not available in this version"),
+                )
+                .hint(name::did_you_mean(&called, ["read_files"]))
+                .at(find_name(self.query, &called).or_else(|| Some(self.query.place.clone()))),
             );
             return ControlFlow::Continue(());
         }
@@ -400,8 +464,11 @@ impl ast::Visitor for FunctionNames {
 
 fn renamed(plan: LogicalPlan, view: &crate::project::ProjectView) -> Result<LogicalPlan, Fault> {
     let definition = &view.definition;
-    let names: Vec<String> =
-        definition.columns.iter().map(|c| name::key(c.name.last())).collect();
+    let names: Vec<String> = definition
+        .columns
+        .iter()
+        .map(|c| name::key(c.name.last()))
+        .collect();
     if names.is_empty() {
         return Ok(plan);
     }
@@ -409,7 +476,11 @@ fn renamed(plan: LogicalPlan, view: &crate::project::ProjectView) -> Result<Logi
     if names.len() != fields {
         return Err(Fault::new(
             "VIEW_COLUMNS",
-            format!("view `{}` names {} columns, its query has {fields}", definition.name, names.len()),
+            format!(
+                "view `{}` names {} columns, its query has {fields}",
+                definition.name,
+                names.len()
+            ),
         )
         .at(definition.name.place.clone()));
     }
@@ -427,7 +498,11 @@ fn renamed(plan: LogicalPlan, view: &crate::project::ProjectView) -> Result<Logi
 }
 
 /// The result's columns, with the case in which the query or the source writes them.
-fn outputs(plan: &LogicalPlan, query: &QueryText, sources: &HashMap<String, String>) -> Vec<OutputColumn> {
+fn outputs(
+    plan: &LogicalPlan,
+    query: &QueryText,
+    sources: &HashMap<String, String>,
+) -> Vec<OutputColumn> {
     let mut written: HashMap<String, String> = HashMap::new();
     let mut body = query.ast.body.as_ref();
     // The names of a set operation are those of its first query.
@@ -478,7 +553,11 @@ pub fn find_name(query: &QueryText, word: &str) -> Option<windrow_flows::fault::
     for (number, line) in lines.iter().enumerate().take(last).skip(first) {
         let lower: Vec<char> = line.chars().flat_map(char::to_lowercase).collect();
         let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');
-        let from = if number == first { query.place.column.saturating_sub(1) as usize } else { 0 };
+        let from = if number == first {
+            query.place.column.saturating_sub(1) as usize
+        } else {
+            0
+        };
         let found = (from..lower.len()).find(|at| {
             lower[*at..].starts_with(&word_chars)
                 && (*at == 0 || !is_word(lower.get(at - 1)))
@@ -500,15 +579,21 @@ pub fn find_name(query: &QueryText, word: &str) -> Option<windrow_flows::fault::
 /// A planner's error as a fault, with the nearest known name where a name is unknown.
 pub fn fault_of(error: &DataFusionError, query: &QueryText) -> Fault {
     let whole = || Some(query.place.clone());
-    let span = error.diagnostic().and_then(|d| d.span).and_then(|s| {
-        query.place_of(ast_span(s))
-    });
+    let span = error
+        .diagnostic()
+        .and_then(|d| d.span)
+        .and_then(|s| query.place_of(ast_span(s)));
     let root = error.find_root();
     if let DataFusionError::SchemaError(schema_error, _) = root {
         match schema_error.as_ref() {
-            SchemaError::FieldNotFound { field, valid_fields } => {
+            SchemaError::FieldNotFound {
+                field,
+                valid_fields,
+            } => {
                 let known: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
-                let place = span.or_else(|| find_name(query, &field.name)).or_else(whole);
+                let place = span
+                    .or_else(|| find_name(query, &field.name))
+                    .or_else(whole);
                 let mut names: Vec<&str> = known.clone();
                 names.sort_unstable();
                 names.dedup();
@@ -525,7 +610,9 @@ pub fn fault_of(error: &DataFusionError, query: &QueryText) -> Fault {
                 return fault;
             }
             SchemaError::AmbiguousReference { field } => {
-                let place = span.or_else(|| find_name(query, &field.name)).or_else(whole);
+                let place = span
+                    .or_else(|| find_name(query, &field.name))
+                    .or_else(whole);
                 return Fault::new(
                     "AMBIGUOUS_COLUMN",
                     format!("column `{}` is in more than one of the tables", field.name),
@@ -566,11 +653,12 @@ pub fn words_of(error: &DataFusionError) -> (&'static str, String) {
         DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
         DataFusionError::ObjectStore(_) => "STORAGE_NOT_REACHABLE",
         DataFusionError::ParquetError(_) => "FILE_NOT_READABLE",
-        DataFusionError::Plan(_) | DataFusionError::SchemaError(..) | DataFusionError::SQL(..) => "QUERY_NOT_VALID",
+        DataFusionError::Plan(_) | DataFusionError::SchemaError(..) | DataFusionError::SQL(..) => {
+            "QUERY_NOT_VALID"
+        }
         DataFusionError::NotImplemented(_) => "SYNTAX_NOT_AVAILABLE",
         DataFusionError::Internal(_) => "INTERNAL",
         _ => "QUERY_FAILED",
     };
     (code, message)
 }
-

@@ -58,8 +58,7 @@ pub struct ConfigOverrides {
 impl PipelineConfig {
     /// Reads a pipeline file, a folder that holds one, or a single `.sql` file (with `storage`).
     pub fn load(path: &Path, overrides: &ConfigOverrides) -> Result<Self, Vec<Fault>> {
-        let path = std::path::absolute(path)
-            .map_err(|e| vec![unreadable(path, &e.to_string())])?;
+        let path = std::path::absolute(path).map_err(|e| vec![unreadable(path, &e.to_string())])?;
         let metadata = std::fs::metadata(&path).map_err(|e| {
             vec![unreadable(&path, &io_words(&e)).help(
                 "give a pipeline file, a folder that holds windrow.yml or spark-pipeline.yml, \
@@ -67,7 +66,10 @@ impl PipelineConfig {
             )]
         })?;
         if metadata.is_dir() {
-            let file = FILE_NAMES.iter().map(|n| path.join(n)).find(|p| p.is_file());
+            let file = FILE_NAMES
+                .iter()
+                .map(|n| path.join(n))
+                .find(|p| p.is_file());
             return match file {
                 Some(file) => Self::load_file(&file, overrides),
                 None => Err(vec![Fault::new(
@@ -77,7 +79,10 @@ impl PipelineConfig {
                 .help("a pipeline folder holds windrow.yml or spark-pipeline.yml; `windrow init NAME` makes one")]),
             };
         }
-        if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("sql")) {
+        if path
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("sql"))
+        {
             return Self::load_sql(&path, overrides);
         }
         Self::load_file(&path, overrides)
@@ -86,16 +91,24 @@ impl PipelineConfig {
     fn load_sql(path: &Path, overrides: &ConfigOverrides) -> Result<Self, Vec<Fault>> {
         let folder = path.parent().unwrap_or(Path::new("/")).to_path_buf();
         let Some(storage) = &overrides.storage else {
-            return Err(vec![Fault::new(
-                "STORAGE_MISSING",
-                "a single .sql file needs a place for its tables",
-            )
-            .help("add --storage DIR")]);
+            return Err(vec![
+                Fault::new(
+                    "STORAGE_MISSING",
+                    "a single .sql file needs a place for its tables",
+                )
+                .help("add --storage DIR"),
+            ]);
         };
         let cwd = std::env::current_dir().unwrap_or_else(|_| folder.clone());
         let storage = location(storage, &cwd).map_err(|f| vec![f])?;
-        let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        let shown = path.file_name().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_stem()
+            .map(|s| s.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let shown = path
+            .file_name()
+            .map(|s| s.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let source = read_source(path, shown).map_err(|f| vec![f])?;
         let mut config = Self {
             name,
@@ -117,17 +130,25 @@ impl PipelineConfig {
 
     fn load_file(path: &Path, overrides: &ConfigOverrides) -> Result<Self, Vec<Fault>> {
         let folder = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let shown = path.file_name().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let shown = path
+            .file_name()
+            .map(|s| s.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let source = Arc::new(read_source(path, shown).map_err(|f| vec![f])?);
         if source.text.trim().is_empty() {
-            return Err(vec![Fault::new(
-                "PIPELINE_FILE_EMPTY",
-                format!("pipeline file `{}` is empty", source.name),
-            )
-            .help("it needs at least `name`, `storage` and `libraries`")]);
+            return Err(vec![
+                Fault::new(
+                    "PIPELINE_FILE_EMPTY",
+                    format!("pipeline file `{}` is empty", source.name),
+                )
+                .help("it needs at least `name`, `storage` and `libraries`"),
+            ]);
         }
         let value: Value = serde_saphyr::from_str(&source.text).map_err(|e| {
-            vec![Fault::new("PIPELINE_FILE_NOT_YAML", format!("`{}` is no YAML: {e}", source.name))]
+            vec![Fault::new(
+                "PIPELINE_FILE_NOT_YAML",
+                format!("`{}` is no YAML: {e}", source.name),
+            )]
         })?;
         let Value::Object(keys) = value else {
             return Err(vec![Fault::new(
@@ -135,7 +156,13 @@ impl PipelineConfig {
                 format!("`{}` is no mapping of keys to values", source.name),
             )]);
         };
-        Reader { source, keys, folder, faults: Vec::new() }.read(overrides)
+        Reader {
+            source,
+            keys,
+            folder,
+            faults: Vec::new(),
+        }
+        .read(overrides)
     }
 
     fn allow_defaults(&mut self) -> Result<(), Vec<Fault>> {
@@ -145,8 +172,10 @@ impl PipelineConfig {
         let folder = Url::from_directory_path(&self.folder)
             .map_err(|()| vec![unreadable(&self.folder, "it is no absolute path")])?;
         self.allowed_paths = vec![self.storage.clone(), folder];
-        self.allowed_paths.extend(self.tables.iter().map(|(_, u)| u.clone()));
-        self.allowed_paths.extend(self.catalogs.iter().map(|(_, u)| u.clone()));
+        self.allowed_paths
+            .extend(self.tables.iter().map(|(_, u)| u.clone()));
+        self.allowed_paths
+            .extend(self.catalogs.iter().map(|(_, u)| u.clone()));
         Ok(())
     }
 
@@ -201,7 +230,10 @@ impl Reader {
             }
         }
         let name = self.text("name").unwrap_or_else(|| {
-            self.folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+            self.folder
+                .file_name()
+                .map(|n| n.to_string_lossy().into_owned())
+                .unwrap_or_default()
         });
         let storage = match (&overrides.storage, self.text("storage")) {
             (Some(path), _) => {
@@ -226,7 +258,8 @@ impl Reader {
             .text("schema")
             .or_else(|| self.text("database"))
             .unwrap_or_else(|| "default".into());
-        let mut configuration: BTreeMap<String, String> = self.pairs("configuration").into_iter().collect();
+        let mut configuration: BTreeMap<String, String> =
+            self.pairs("configuration").into_iter().collect();
         configuration.extend(overrides.configuration.iter().cloned());
         let tables = self.locations("tables");
         let catalogs = self.locations("catalogs");
@@ -235,7 +268,9 @@ impl Reader {
         options.extend(self.pairs("object_store"));
         self.refuse_secrets();
         let sources = self.libraries();
-        let Some(storage) = storage else { return Err(self.faults) };
+        let Some(storage) = storage else {
+            return Err(self.faults);
+        };
         if !self.faults.is_empty() {
             return Err(self.faults);
         }
@@ -265,7 +300,8 @@ impl Reader {
     fn place(&self, key: &str) -> Option<Place> {
         let (number, line) = self.source.text.lines().enumerate().find(|(_, line)| {
             let line = line.trim_start();
-            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start().starts_with(':'))
         })?;
         let column = line.chars().take_while(|c| c.is_whitespace()).count() as u64 + 1;
         Some(Place {
@@ -278,7 +314,8 @@ impl Reader {
     }
 
     fn wrong(&mut self, key: &str, wanted: &str) {
-        let fault = Fault::new("WRONG_VALUE", format!("`{key}` must be {wanted}")).at(self.place(key));
+        let fault =
+            Fault::new("WRONG_VALUE", format!("`{key}` must be {wanted}")).at(self.place(key));
         self.faults.push(fault);
     }
 
@@ -299,8 +336,10 @@ impl Reader {
         match self.keys.get(key) {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Object(map)) => {
-                let read: Option<Vec<_>> =
-                    map.iter().map(|(k, v)| Some((k.clone(), scalar(v)?))).collect();
+                let read: Option<Vec<_>> = map
+                    .iter()
+                    .map(|(k, v)| Some((k.clone(), scalar(v)?)))
+                    .collect();
                 read.unwrap_or_else(|| {
                     self.wrong(key, "a mapping of names to plain values");
                     Vec::new()
@@ -349,7 +388,12 @@ impl Reader {
             .keys
             .get("object_store")
             .and_then(Value::as_object)
-            .map(|m| m.keys().filter(|k| secrets.iter().any(|s| k.to_lowercase().contains(s))).cloned().collect())
+            .map(|m| {
+                m.keys()
+                    .filter(|k| secrets.iter().any(|s| k.to_lowercase().contains(s)))
+                    .cloned()
+                    .collect()
+            })
             .unwrap_or_default();
         for key in found {
             let fault = Fault::new(
@@ -383,7 +427,8 @@ impl Reader {
                                 files.push(path);
                             } else {
                                 self.faults.push(
-                                    unreadable(&path, "there is no such file").at(self.place("libraries")),
+                                    unreadable(&path, "there is no such file")
+                                        .at(self.place("libraries")),
                                 );
                             }
                         }
@@ -400,7 +445,11 @@ impl Reader {
         files.dedup();
         let mut sources = Vec::new();
         for file in files {
-            let shown = file.strip_prefix(&self.folder).unwrap_or(&file).display().to_string();
+            let shown = file
+                .strip_prefix(&self.folder)
+                .unwrap_or(&file)
+                .display()
+                .to_string();
             match file.extension().and_then(|e| e.to_str()) {
                 Some(e) if e.eq_ignore_ascii_case("sql") => {
                     if let Some(source) = self.keep(read_source(&file, shown)) {
@@ -425,7 +474,11 @@ impl Reader {
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-        .filter(|(k, _)| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|p| k.starts_with(p)))
+        .filter(|(k, _)| {
+            ["AWS_", "GOOGLE_", "AZURE_"]
+                .iter()
+                .any(|p| k.starts_with(p))
+        })
         .map(|(k, v)| (k.to_lowercase(), v))
         .collect()
 }
@@ -440,7 +493,10 @@ fn scalar(value: &Value) -> Option<String> {
 }
 
 fn unreadable(path: &Path, why: &str) -> Fault {
-    Fault::new("FILE_NOT_READABLE", format!("`{}` cannot be read: {why}", path.display()))
+    Fault::new(
+        "FILE_NOT_READABLE",
+        format!("`{}` cannot be read: {why}", path.display()),
+    )
 }
 
 fn io_words(error: &std::io::Error) -> String {
@@ -459,19 +515,27 @@ fn read_source(path: &Path, name: String) -> Result<SourceText, Fault> {
 
 /// A location as a URL with a slash at its end.
 pub fn location(text: &str, folder: &Path) -> Result<Url, Fault> {
-    let wrong = |why: String| Fault::new("LOCATION_NOT_USABLE", format!("location `{text}` cannot be used: {why}"));
+    let wrong = |why: String| {
+        Fault::new(
+            "LOCATION_NOT_USABLE",
+            format!("location `{text}` cannot be used: {why}"),
+        )
+    };
     let mut url = if text.contains("://") || text.starts_with("file:/") {
         Url::parse(text).map_err(|e| wrong(e.to_string()))?
     } else {
         let path = std::path::absolute(folder.join(text)).map_err(|e| wrong(e.to_string()))?;
-        Url::from_directory_path(clean(&path)).map_err(|()| wrong("it is no absolute path".into()))?
+        Url::from_directory_path(clean(&path))
+            .map_err(|()| wrong("it is no absolute path".into()))?
     };
     if url.scheme() == "s3a" {
         // The same store under Hadoop's name.
         url = Url::parse(&text.replacen("s3a://", "s3://", 1)).map_err(|e| wrong(e.to_string()))?;
     }
     if !url.username().is_empty() && url.scheme() != "abfss" && url.scheme() != "abfs" {
-        return Err(wrong("it names a user; credentials come from the environment".into()));
+        return Err(wrong(
+            "it names a user; credentials come from the environment".into(),
+        ));
     }
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
@@ -496,26 +560,42 @@ fn clean(path: &Path) -> PathBuf {
 
 /// The files below `folder` whose relative path matches `pattern`.
 fn matching(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let fixed: PathBuf =
-        Path::new(pattern).components().take_while(|c| !has_wildcard(c)).collect();
+    let fixed: PathBuf = Path::new(pattern)
+        .components()
+        .take_while(|c| !has_wildcard(c))
+        .collect();
     let root = clean(&folder.join(&fixed));
     let absolute = clean(&folder.join(pattern)).display().to_string();
-    let Ok(wanted) = glob::Pattern::new(&absolute) else { return Vec::new() };
-    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    let Ok(wanted) = glob::Pattern::new(&absolute) else {
+        return Vec::new();
+    };
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        ..Default::default()
+    };
     let all = pattern.ends_with("**");
     let mut files = Vec::new();
     let mut open = vec![root];
     while let Some(path) = open.pop() {
         if path.is_dir() {
             let hidden = |p: &Path| {
-                p.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'))
+                p.file_name()
+                    .is_some_and(|n| n.to_string_lossy().starts_with('.'))
             };
             if let Ok(entries) = std::fs::read_dir(&path) {
-                open.extend(entries.filter_map(Result::ok).map(|e| e.path()).filter(|p| !hidden(p)));
+                open.extend(
+                    entries
+                        .filter_map(Result::ok)
+                        .map(|e| e.path())
+                        .filter(|p| !hidden(p)),
+                );
             }
         } else if path.is_file() {
             let parent_matches = all
-                && path.ancestors().skip(1).any(|p| wanted.matches_path_with(p, options));
+                && path
+                    .ancestors()
+                    .skip(1)
+                    .any(|p| wanted.matches_path_with(p, options));
             if parent_matches || wanted.matches_path_with(&path, options) {
                 files.push(path);
             }
@@ -525,5 +605,7 @@ fn matching(folder: &Path, pattern: &str) -> Vec<PathBuf> {
 }
 
 fn has_wildcard(part: &std::path::Component<'_>) -> bool {
-    part.as_os_str().to_string_lossy().contains(['*', '?', '[', '{'])
+    part.as_os_str()
+        .to_string_lossy()
+        .contains(['*', '?', '[', '{'])
 }

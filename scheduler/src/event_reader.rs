@@ -31,15 +31,24 @@ pub struct EventFilter {
 /// The events that pass, oldest first, as objects with the log's columns.
 pub async fn read(config: &PipelineConfig, filter: &EventFilter) -> Result<Vec<Value>, TableError> {
     let location = log_location(&config.storage, &config.store_options)?;
-    let Some(table) = Table::open(&location, None).await? else { return Ok(Vec::new()) };
-    let query = |e| TableError::Query { url: location.shown(), source: Box::new(e) };
+    let Some(table) = Table::open(&location, None).await? else {
+        return Ok(Vec::new());
+    };
+    let query = |e| TableError::Query {
+        url: location.shown(),
+        source: Box::new(e),
+    };
     let mut events = rows(table, filter).await.map_err(query)?;
     let origin = |event: &Value, key: &str, wanted: &Option<String>| {
         wanted.as_ref().is_none_or(|w| {
-            event.pointer(&format!("/origin/{key}")).and_then(Value::as_str).is_some_and(|v| v.eq_ignore_ascii_case(w))
+            event
+                .pointer(&format!("/origin/{key}"))
+                .and_then(Value::as_str)
+                .is_some_and(|v| v.eq_ignore_ascii_case(w))
         })
     };
-    events.retain(|e| origin(e, "flow_name", &filter.flow) && origin(e, "update_id", &filter.update));
+    events
+        .retain(|e| origin(e, "flow_name", &filter.flow) && origin(e, "update_id", &filter.update));
     let skip = events.len().saturating_sub(filter.last);
     Ok(events.split_off(skip))
 }
@@ -55,7 +64,12 @@ async fn rows(table: Table, filter: &EventFilter) -> Result<Vec<Value>, DataFusi
             plan = plan.filter(column(name).eq(lit(wanted.as_str())))?;
         }
     }
-    let plan = plan.sort([column("timestamp").sort(true, true), column("id").sort(true, true)])?.build()?;
+    let plan = plan
+        .sort([
+            column("timestamp").sort(true, true),
+            column("id").sort(true, true),
+        ])?
+        .build()?;
     let physical = local::physical(&state, &plan).await?;
     let mut events = Vec::new();
     for batch in local::collect(&state, physical).await? {
@@ -65,7 +79,9 @@ async fn rows(table: Table, filter: &EventFilter) -> Result<Vec<Value>, DataFusi
             column.is_valid(row).then(|| column.value(row).to_string())
         };
         let parsed = |name: &str, row: usize| -> Value {
-            text(name, row).and_then(|t| serde_json::from_str(&t).ok()).unwrap_or(Value::Null)
+            text(name, row)
+                .and_then(|t| serde_json::from_str(&t).ok())
+                .unwrap_or(Value::Null)
         };
         for row in 0..batch.num_rows() {
             let time = batch
@@ -73,11 +89,13 @@ async fn rows(table: Table, filter: &EventFilter) -> Result<Vec<Value>, DataFusi
                 .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>())
                 .and_then(|c| chrono::DateTime::from_timestamp_micros(c.value(row)))
                 .map(|t| t.to_rfc3339_opts(chrono::SecondsFormat::Millis, true));
-            events.push(json!({"id": text("id", row), "sequence": parsed("sequence", row),
+            events.push(
+                json!({"id": text("id", row), "sequence": parsed("sequence", row),
                 "origin": parsed("origin", row), "timestamp": time, "message": text("message", row),
                 "level": text("level", row), "maturity_level": text("maturity_level", row),
                 "error": parsed("error", row), "details": parsed("details", row),
-                "event_type": text("event_type", row)}));
+                "event_type": text("event_type", row)}),
+            );
         }
     }
     Ok(events)

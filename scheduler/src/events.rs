@@ -77,7 +77,14 @@ impl Recorder {
     }
 
     /// Adds an event of the update as a whole, or of one flow and its target.
-    pub fn add(&self, event_type: &str, flow: Option<(&str, &str)>, level: Level, message: String, details: Value) {
+    pub fn add(
+        &self,
+        event_type: &str,
+        flow: Option<(&str, &str)>,
+        level: Level,
+        message: String,
+        details: Value,
+    ) {
         self.add_with_error(event_type, flow, level, message, details, None);
     }
 
@@ -111,7 +118,10 @@ impl Recorder {
     }
 
     pub fn events(&self) -> Vec<Event> {
-        self.events.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        self.events
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone()
     }
 }
 
@@ -145,11 +155,20 @@ fn schema(url: &str) -> Result<TableSchema, TableError> {
         .into_iter()
         .map(|(name, t)| Column::new(name, t, true))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|reason| TableError::Damaged { url: url.to_string(), reason })?;
-    Ok(TableSchema { columns, partition_columns: Vec::new() })
+        .map_err(|reason| TableError::Damaged {
+            url: url.to_string(),
+            reason,
+        })?;
+    Ok(TableSchema {
+        columns,
+        partition_columns: Vec::new(),
+    })
 }
 
-fn batch(events: &[Event], schema: SchemaRef) -> Result<RecordBatch, datafusion::error::DataFusionError> {
+fn batch(
+    events: &[Event],
+    schema: SchemaRef,
+) -> Result<RecordBatch, datafusion::error::DataFusionError> {
     let text = |f: &dyn Fn(&Event) -> Option<String>| -> ArrayRef {
         Arc::new(StringArray::from_iter(events.iter().map(f)))
     };
@@ -180,20 +199,31 @@ pub async fn append(
     events: &[Event],
 ) -> Result<(), TableError> {
     let url = location.shown();
-    let query = |e| TableError::Query { url: url.clone(), source: Box::new(e) };
+    let query = |e| TableError::Query {
+        url: url.clone(),
+        source: Box::new(e),
+    };
     if events.is_empty() {
         return Ok(());
     }
     let schema = schema(&url)?;
     let arrow = schema.arrow();
     let rows = batch(events, arrow.clone()).map_err(query)?;
-    let input = MemorySourceConfig::try_new_exec(&[vec![rows]], arrow.clone(), None).map_err(query)?;
-    state.runtime_env().register_object_store(&location.store_url(), location.root_store());
+    let input =
+        MemorySourceConfig::try_new_exec(&[vec![rows]], arrow.clone(), None).map_err(query)?;
+    state
+        .runtime_env()
+        .register_object_store(&location.store_url(), location.root_store());
     let spec = StageSpec {
         store_url: location.store_url().to_string(),
         table_path: location.root_path()?.to_string(),
         partition_columns: Vec::new(),
-        stats_columns: vec!["timestamp".into(), "event_type".into(), "level".into(), "id".into()],
+        stats_columns: vec![
+            "timestamp".into(),
+            "event_type".into(),
+            "level".into(),
+            "id".into(),
+        ],
         target_file_size: 128 << 20,
         file_prefix: format!("part-{update_id}-s0-a0"),
     };
@@ -205,10 +235,12 @@ pub async fn append(
         let mut actions = Vec::new();
         if table.is_none() {
             actions.push(json!({"protocol": protocol_for(&schema, &[])}));
-            actions.push(json!({"metaData": {"id": uuid::Uuid::new_v4().to_string(), "name": "events",
+            actions.push(
+                json!({"metaData": {"id": uuid::Uuid::new_v4().to_string(), "name": "events",
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema.to_schema_string(), "partitionColumns": [],
-                "configuration": {}, "createdTime": Utc::now().timestamp_millis()}}));
+                "configuration": {}, "createdTime": Utc::now().timestamp_millis()}}),
+            );
         }
         actions.extend(staged.iter().map(|f| f.add.clone()));
         let commit = Commit {
@@ -257,7 +289,9 @@ pub struct PendingTarget {
 }
 
 fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|h| h.trim().to_string()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|h| h.trim().to_string())
+        .unwrap_or_default()
 }
 
 impl Pending {
@@ -289,35 +323,67 @@ fn notes(storage: &Url, options: &StoreOptions) -> Result<Location, TableError> 
 }
 
 /// Leaves the note, before the first commit of an update.
-pub async fn leave_note(storage: &Url, options: &StoreOptions, pending: &Pending) -> Result<(), TableError> {
+pub async fn leave_note(
+    storage: &Url,
+    options: &StoreOptions,
+    pending: &Pending,
+) -> Result<(), TableError> {
     let location = notes(storage, options)?;
-    let body = serde_json::to_vec(pending)
-        .map_err(|e| TableError::Damaged { url: location.shown(), reason: e.to_string() })?;
+    let body = serde_json::to_vec(pending).map_err(|e| TableError::Damaged {
+        url: location.shown(),
+        reason: e.to_string(),
+    })?;
     location
         .store()
-        .put(&Path::from(format!("{}.json", pending.update_id)), PutPayload::from(body))
+        .put(
+            &Path::from(format!("{}.json", pending.update_id)),
+            PutPayload::from(body),
+        )
         .await
         .map(|_| ())
-        .map_err(|source| TableError::Storage { url: location.shown(), source })
+        .map_err(|source| TableError::Storage {
+            url: location.shown(),
+            source,
+        })
 }
 
 /// Takes the note away, after the events are written.
-pub async fn take_note(storage: &Url, options: &StoreOptions, update_id: &str) -> Result<(), TableError> {
+pub async fn take_note(
+    storage: &Url,
+    options: &StoreOptions,
+    update_id: &str,
+) -> Result<(), TableError> {
     let location = notes(storage, options)?;
-    match location.store().delete(&Path::from(format!("{update_id}.json"))).await {
+    match location
+        .store()
+        .delete(&Path::from(format!("{update_id}.json")))
+        .await
+    {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(source) => Err(TableError::Storage { url: location.shown(), source }),
+        Err(source) => Err(TableError::Storage {
+            url: location.shown(),
+            source,
+        }),
     }
 }
 
 /// Writes the events of updates whose process died. Gives their ids.
-pub async fn recover(state: &SessionState, storage: &Url, options: &StoreOptions) -> Result<Vec<String>, TableError> {
+pub async fn recover(
+    state: &SessionState,
+    storage: &Url,
+    options: &StoreOptions,
+) -> Result<Vec<String>, TableError> {
     let location = notes(storage, options)?;
     let store = location.store();
     let found: Vec<Path> = match store.list(None).map_ok(|m| m.location).try_collect().await {
         Ok(found) => found,
         Err(object_store::Error::NotFound { .. }) => Vec::new(),
-        Err(source) => return Err(TableError::Storage { url: location.shown(), source }),
+        Err(source) => {
+            return Err(TableError::Storage {
+                url: location.shown(),
+                source,
+            });
+        }
     };
     let mut recovered = Vec::new();
     for path in found {
@@ -326,7 +392,10 @@ pub async fn recover(state: &SessionState, storage: &Url, options: &StoreOptions
             Err(object_store::Error::NotFound { .. }) => continue,
             Err(e) => Err(e),
         }
-        .map_err(|source| TableError::Storage { url: location.shown(), source })?;
+        .map_err(|source| TableError::Storage {
+            url: location.shown(),
+            source,
+        })?;
         let Ok(pending) = serde_json::from_slice::<Pending>(&bytes) else {
             tracing::warn!(%path, "a note about an update can't be read and is left alone");
             continue;
@@ -350,7 +419,10 @@ async fn recover_one(
     let log = log_location(storage, options)?;
     if let Some(table) = Table::open(&log, None).await? {
         let since = changes::between(&log, pending.log_version, table.version()).await?;
-        let written = since.into_iter().flatten().any(|c| is_of(c.windrow.as_ref(), &pending.update_id));
+        let written = since
+            .into_iter()
+            .flatten()
+            .any(|c| is_of(c.windrow.as_ref(), &pending.update_id));
         if written {
             return Ok(());
         }
@@ -358,9 +430,13 @@ async fn recover_one(
     let recorder = Recorder::new(&pending.pipeline, &pending.update_id);
     *recorder.events.lock().unwrap_or_else(|e| e.into_inner()) = pending.events.clone();
     for target in &pending.targets {
-        let Ok(url) = Url::parse(&target.url) else { continue };
+        let Ok(url) = Url::parse(&target.url) else {
+            continue;
+        };
         let location = Location::open(&url, options)?;
-        let Some(table) = Table::open(&location, None).await? else { continue };
+        let Some(table) = Table::open(&location, None).await? else {
+            continue;
+        };
         let commits = changes::between(&location, target.version, table.version()).await?;
         for commit in commits.into_iter().flatten() {
             if !is_of(commit.windrow.as_ref(), &pending.update_id) {
@@ -381,7 +457,10 @@ async fn recover_one(
                 "flow_progress",
                 flow,
                 Level::Info,
-                format!("flow {} is COMPLETED (found in the target's log)", target.flow),
+                format!(
+                    "flow {} is COMPLETED (found in the target's log)",
+                    target.flow
+                ),
                 json!({"status": "COMPLETED", "recovered": true}),
             );
         }
@@ -397,5 +476,8 @@ async fn recover_one(
 }
 
 fn is_of(windrow: Option<&Value>, update_id: &str) -> bool {
-    windrow.and_then(|w| w.get("update")).and_then(Value::as_str) == Some(update_id)
+    windrow
+        .and_then(|w| w.get("update"))
+        .and_then(Value::as_str)
+        == Some(update_id)
 }

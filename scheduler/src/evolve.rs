@@ -26,7 +26,10 @@ pub struct OutputColumn {
 pub enum Fill {
     /// From the query's column of that index; `exact` when a value that does not survive the
     /// change of type must fail the flow.
-    Query { index: usize, exact: bool },
+    Query {
+        index: usize,
+        exact: bool,
+    },
     Null,
     /// Computed from the other columns.
     Generated(String),
@@ -63,7 +66,11 @@ pub fn evolve(
     };
     if let Some(existing) = existing {
         let same = existing.partition_columns.len() == partitioned.len()
-            && existing.partition_columns.iter().zip(&partitioned).all(|(a, b)| name::key(a) == name::key(b));
+            && existing
+                .partition_columns
+                .iter()
+                .zip(&partitioned)
+                .all(|(a, b)| name::key(a) == name::key(b));
         if !same && !(replace_columns) {
             return Err(Fault::new(
                 "PARTITIONING_CHANGED",
@@ -84,16 +91,26 @@ pub fn evolve(
     for mut column in base.columns {
         let declared = declaration(definition, &column.name);
         changed |= apply_declaration(&mut column, declared);
-        let index = outputs.iter().position(|o| o.query_name == name::key(&column.name));
+        let index = outputs
+            .iter()
+            .position(|o| o.query_name == name::key(&column.name));
         let fill = match (index, column.generation_expression()) {
-            (Some(index), _) => {
-                fill_from(table, &column, &outputs[index], index, declared.is_some(), definition)?
-            }
+            (Some(index), _) => fill_from(
+                table,
+                &column,
+                &outputs[index],
+                index,
+                declared.is_some(),
+                definition,
+            )?,
             (None, Some(expression)) => Fill::Generated(expression.to_string()),
             (None, None) if !column.nullable => {
                 return Err(Fault::new(
                     "NOT_NULL_COLUMN_MISSING",
-                    format!("column `{}` of `{table}` is NOT NULL, but the query does not have it", column.name),
+                    format!(
+                        "column `{}` of `{table}` is NOT NULL, but the query does not have it",
+                        column.name
+                    ),
                 )
                 .at(definition.name.place.clone()));
             }
@@ -103,38 +120,55 @@ pub fn evolve(
         fills.push(fill);
     }
     for (index, output) in outputs.iter().enumerate() {
-        if columns.iter().any(|c| name::key(&c.name) == output.query_name) {
+        if columns
+            .iter()
+            .any(|c| name::key(&c.name) == output.query_name)
+        {
             continue;
         }
         if !definition.columns.is_empty() && existing.is_none() {
             return Err(Fault::new(
                 "COLUMN_NOT_DECLARED",
-                format!("the query has a column `{}`, which the column list of `{table}` lacks", output.shown_name),
+                format!(
+                    "the query has a column `{}`, which the column list of `{table}` lacks",
+                    output.shown_name
+                ),
             )
             .at(definition.name.place.clone())
             .help("add it to the column list, or leave it out of the query"));
         }
         let column = new_column(table, output)?;
         columns.push(column);
-        fills.push(Fill::Query { index, exact: false });
+        fills.push(Fill::Query {
+            index,
+            exact: false,
+        });
         changed = true;
     }
     let partition_columns = partitioned
         .iter()
-        .map(|p| match columns.iter().find(|c| name::key(&c.name) == name::key(p)) {
-            Some(column) if column.data_type.is_nested() => Err(Fault::new(
-                "PARTITION_COLUMN_TYPE",
-                format!("`{table}` can't be partitioned by `{p}`, which is {}", sql_name(&column.data_type)),
-            )
-            .at(definition.name.place.clone())),
-            Some(column) => Ok(column.name.clone()),
-            None => Err(Fault::new(
-                "PARTITION_COLUMN_NOT_FOUND",
-                format!("`{table}` is to be partitioned by `{p}`, which is no column of it"),
-            )
-            .hint(name::did_you_mean(p, columns.iter().map(|c| c.name.as_str())))
-            .at(definition.name.place.clone())),
-        })
+        .map(
+            |p| match columns.iter().find(|c| name::key(&c.name) == name::key(p)) {
+                Some(column) if column.data_type.is_nested() => Err(Fault::new(
+                    "PARTITION_COLUMN_TYPE",
+                    format!(
+                        "`{table}` can't be partitioned by `{p}`, which is {}",
+                        sql_name(&column.data_type)
+                    ),
+                )
+                .at(definition.name.place.clone())),
+                Some(column) => Ok(column.name.clone()),
+                None => Err(Fault::new(
+                    "PARTITION_COLUMN_NOT_FOUND",
+                    format!("`{table}` is to be partitioned by `{p}`, which is no column of it"),
+                )
+                .hint(name::did_you_mean(
+                    p,
+                    columns.iter().map(|c| c.name.as_str()),
+                ))
+                .at(definition.name.place.clone())),
+            },
+        )
         .collect::<Result<Vec<_>, _>>()?;
     if columns.len() == partition_columns.len() {
         return Err(Fault::new(
@@ -144,12 +178,22 @@ pub fn evolve(
         .at(definition.name.place.clone()));
     }
     let columns_changed = changed || existing.is_some_and(|e| e.columns != columns);
-    Ok(Evolved { schema: TableSchema { columns, partition_columns }, fills, columns_changed })
+    Ok(Evolved {
+        schema: TableSchema {
+            columns,
+            partition_columns,
+        },
+        fills,
+        columns_changed,
+    })
 }
 
 fn check_outputs(table: &str, outputs: &[OutputColumn]) -> Result<(), Fault> {
     for (i, output) in outputs.iter().enumerate() {
-        if let Some(other) = outputs[..i].iter().find(|o| o.query_name == output.query_name) {
+        if let Some(other) = outputs[..i]
+            .iter()
+            .find(|o| o.query_name == output.query_name)
+        {
             return Err(Fault::new(
                 "DUPLICATE_COLUMN",
                 format!(
@@ -162,7 +206,10 @@ fn check_outputs(table: &str, outputs: &[OutputColumn]) -> Result<(), Fault> {
         if output.query_name.starts_with(RESERVED_PREFIX) {
             return Err(Fault::new(
                 "RESERVED_COLUMN_NAME",
-                format!("column `{}` begins with {RESERVED_PREFIX}, which Windrow keeps for itself", output.shown_name),
+                format!(
+                    "column `{}` begins with {RESERVED_PREFIX}, which Windrow keeps for itself",
+                    output.shown_name
+                ),
             ));
         }
         if output.shown_name.contains(NOT_IN_NAMES) || output.shown_name.is_empty() {
@@ -180,17 +227,26 @@ fn check_outputs(table: &str, outputs: &[OutputColumn]) -> Result<(), Fault> {
 }
 
 fn plain(name: &str) -> String {
-    let text: String =
-        name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    let text: String = name
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c } else { '_' })
+        .collect();
     text.trim_matches('_').to_string()
 }
 
 fn partition_columns(definition: &TableDefinition) -> Vec<String> {
-    definition.partitioned_by.iter().map(|n| n.last().to_string()).collect()
+    definition
+        .partitioned_by
+        .iter()
+        .map(|n| n.last().to_string())
+        .collect()
 }
 
 fn declaration<'a>(definition: &'a TableDefinition, column: &str) -> Option<&'a ColumnDefinition> {
-    definition.columns.iter().find(|c| name::key(c.name.last()) == name::key(column))
+    definition
+        .columns
+        .iter()
+        .find(|c| name::key(c.name.last()) == name::key(column))
 }
 
 fn declared_type(definition: &ColumnDefinition) -> Result<Option<DataType>, Fault> {
@@ -199,8 +255,11 @@ fn declared_type(definition: &ColumnDefinition) -> Result<Option<DataType>, Faul
         .as_ref()
         .map(|t| {
             arrow_type(t).map_err(|e| {
-                Fault::new("COLUMN_TYPE_NOT_SUPPORTED", format!("column `{}`: {e}", definition.name))
-                    .at(definition.name.place.clone())
+                Fault::new(
+                    "COLUMN_TYPE_NOT_SUPPORTED",
+                    format!("column `{}`: {e}", definition.name),
+                )
+                .at(definition.name.place.clone())
             })
         })
         .transpose()
@@ -209,26 +268,43 @@ fn declared_type(definition: &ColumnDefinition) -> Result<Option<DataType>, Faul
 fn declared(table: &str, definition: &TableDefinition) -> Result<TableSchema, Fault> {
     let mut columns: Vec<Column> = Vec::new();
     for column in &definition.columns {
-        let Some(data_type) = declared_type(column)? else { continue };
-        if columns.iter().any(|c| name::key(&c.name) == name::key(column.name.last())) {
+        let Some(data_type) = declared_type(column)? else {
+            continue;
+        };
+        if columns
+            .iter()
+            .any(|c| name::key(&c.name) == name::key(column.name.last()))
+        {
             return Err(Fault::new(
                 "DUPLICATE_COLUMN",
                 format!("`{table}` declares column `{}` twice", column.name),
             )
             .at(column.name.place.clone()));
         }
-        let made = Column::new(column.name.last(), data_type, !column.not_null)
-            .map_err(|e| Fault::new("COLUMN_TYPE_NOT_SUPPORTED", e).at(column.name.place.clone()))?;
+        let made = Column::new(column.name.last(), data_type, !column.not_null).map_err(|e| {
+            Fault::new("COLUMN_TYPE_NOT_SUPPORTED", e).at(column.name.place.clone())
+        })?;
         columns.push(made);
     }
-    Ok(TableSchema { columns, partition_columns: Vec::new() })
+    Ok(TableSchema {
+        columns,
+        partition_columns: Vec::new(),
+    })
 }
 
 /// Declared types must be those that the table has.
-fn check_declared(table: &str, existing: &TableSchema, definition: &TableDefinition) -> Result<(), Fault> {
+fn check_declared(
+    table: &str,
+    existing: &TableSchema,
+    definition: &TableDefinition,
+) -> Result<(), Fault> {
     for column in &definition.columns {
-        let Some(data_type) = declared_type(column)? else { continue };
-        let Some(old) = existing.column(column.name.last()) else { continue };
+        let Some(data_type) = declared_type(column)? else {
+            continue;
+        };
+        let Some(old) = existing.column(column.name.last()) else {
+            continue;
+        };
         if fit(&data_type, &old.data_type) != Fit::Same {
             return Err(change_refused(table, &old.name, &old.data_type, &data_type)
                 .at(column.name.place.clone()));
@@ -253,13 +329,20 @@ fn change_refused(table: &str, column: &str, old: &DataType, new: &DataType) -> 
 
 /// Comments and generation expressions of the definition; tells whether anything is new.
 fn apply_declaration(column: &mut Column, declared: Option<&ColumnDefinition>) -> bool {
-    let Some(declared) = declared else { return false };
+    let Some(declared) = declared else {
+        return false;
+    };
     let before = column.clone();
     if let Some(comment) = &declared.comment {
-        column.metadata.insert(COMMENT.into(), Value::String(comment.clone()));
+        column
+            .metadata
+            .insert(COMMENT.into(), Value::String(comment.clone()));
     }
     if let Some(generated) = &declared.generated {
-        column.metadata.insert(GENERATION_EXPRESSION.into(), Value::String(generated.text.clone()));
+        column.metadata.insert(
+            GENERATION_EXPRESSION.into(),
+            Value::String(generated.text.clone()),
+        );
     }
     before != *column
 }
@@ -275,18 +358,34 @@ fn fill_from(
     let from = stored_type(&output.data_type).unwrap_or_else(|_| output.data_type.clone());
     let is_number = |t: &DataType| t.is_numeric();
     match fit(&from, &column.data_type) {
-        Fit::Same => Ok(Fill::Query { index, exact: false }),
-        Fit::Widens if is_declared || from == DataType::Null => Ok(Fill::Query { index, exact: false }),
+        Fit::Same => Ok(Fill::Query {
+            index,
+            exact: false,
+        }),
+        Fit::Widens if is_declared || from == DataType::Null => Ok(Fill::Query {
+            index,
+            exact: false,
+        }),
         // The definition gives a narrower type than the table has.
-        Fit::Widens => Err(change_refused(table, &column.name, &column.data_type, &from)
-            .at(definition.name.place.clone())),
+        Fit::Widens => Err(
+            change_refused(table, &column.name, &column.data_type, &from)
+                .at(definition.name.place.clone()),
+        ),
         // A wider value is written in the table's type where it loses nothing.
-        Fit::Narrows => Ok(Fill::Query { index, exact: !is_declared }),
+        Fit::Narrows => Ok(Fill::Query {
+            index,
+            exact: !is_declared,
+        }),
         Fit::Differs if is_declared && is_number(&from) && is_number(&column.data_type) => {
-            Ok(Fill::Query { index, exact: false })
+            Ok(Fill::Query {
+                index,
+                exact: false,
+            })
         }
-        Fit::Differs => Err(change_refused(table, &column.name, &column.data_type, &from)
-            .at(definition.name.place.clone())),
+        Fit::Differs => Err(
+            change_refused(table, &column.name, &column.data_type, &from)
+                .at(definition.name.place.clone()),
+        ),
     }
 }
 
@@ -294,7 +393,10 @@ fn new_column(table: &str, output: &OutputColumn) -> Result<Column, Fault> {
     if output.data_type == DataType::Null {
         return Err(Fault::new(
             "COLUMN_TYPE_NOT_KNOWN",
-            format!("column `{}` of `{table}` is NULL in every row, so it has no type", output.shown_name),
+            format!(
+                "column `{}` of `{table}` is NULL in every row, so it has no type",
+                output.shown_name
+            ),
         )
         .help(format!("write CAST(NULL AS type) AS {}", output.shown_name)));
     }

@@ -74,7 +74,9 @@ pub async fn gather(
     time_zone: &str,
     clock: &chrono::DateTime<chrono::Utc>,
 ) -> Result<Gathered, TableError> {
-    let last = state.and_then(|s| s.defined.as_ref()).filter(|_| !plan.full_refresh);
+    let last = state
+        .and_then(|s| s.defined.as_ref())
+        .filter(|_| !plan.full_refresh);
     let (Some(last), Some(existing)) = (last, &plan.existing) else {
         let facts = Facts {
             full_refresh: plan.full_refresh,
@@ -82,7 +84,10 @@ pub async fn gather(
             has_state: false,
             ..Facts::default()
         };
-        return Ok(Gathered { facts, changed: Vec::new() });
+        return Ok(Gathered {
+            facts,
+            changed: Vec::new(),
+        });
     };
     let fingerprint = plan.fingerprint();
     let old_window: Option<Window> = serde_json::from_str(&last.predicate).ok();
@@ -112,7 +117,12 @@ pub async fn gather(
             let reached = plan.pinned.is_none() || filters.reaches(&read.shown);
             facts.predicate_reaches_changes &= reached;
             let (shown, table) = (read.shown.clone(), table.clone());
-            changed.push(ChangedSource { shown, table, added, removed });
+            changed.push(ChangedSource {
+                shown,
+                table,
+                added,
+                removed,
+            });
         }
     }
     if !facts.query_changed {
@@ -144,14 +154,20 @@ async fn source_change(
         return Ok(only(SourceChange::Unchanged));
     }
     let commits = changes::between(table.location(), before.version, table.version()).await?;
-    let Some(commits) = commits else { return Ok(only(SourceChange::HistoryGone)) };
+    let Some(commits) = commits else {
+        return Ok(only(SourceChange::HistoryGone));
+    };
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for commit in commits {
         added.extend(commit.added);
         removed.extend(commit.removed);
     }
     // A file that came and went in between was never seen and is not there any more.
-    let passing: Vec<DataFile> = added.iter().filter(|a| removed.iter().any(|r| is_same(a, r))).cloned().collect();
+    let passing: Vec<DataFile> = added
+        .iter()
+        .filter(|a| removed.iter().any(|r| is_same(a, r)))
+        .cloned()
+        .collect();
     added.retain(|a| !passing.iter().any(|p| is_same(p, a)));
     removed.retain(|r| !passing.iter().any(|p| is_same(p, r)));
     let added = files_that_matter(plan, shown, table, added, filters)?;
@@ -185,7 +201,11 @@ fn files_that_matter(
             .columns
             .iter()
             .map(|c| {
-                datafusion::arrow::datatypes::Field::new(query_name(&c.name), c.data_type.clone(), true)
+                datafusion::arrow::datatypes::Field::new(
+                    query_name(&c.name),
+                    c.data_type.clone(),
+                    true,
+                )
             })
             .collect::<Vec<_>>(),
     ));
@@ -215,7 +235,12 @@ fn files_that_matter(
             }
         }
     }
-    Ok(files.into_iter().zip(matter).filter(|(_, m)| *m).map(|(f, _)| f).collect())
+    Ok(files
+        .into_iter()
+        .zip(matter)
+        .filter(|(_, m)| *m)
+        .map(|(f, _)| f)
+        .collect())
 }
 
 enum Foreign {
@@ -254,14 +279,23 @@ async fn foreign_changes(
     if existing.version() == last.target_version {
         return Ok(Foreign::None);
     }
-    let commits = changes::between(existing.location(), last.target_version, existing.version()).await?;
-    let Some(commits) = commits else { return Ok(Foreign::InWindow) };
+    let commits =
+        changes::between(existing.location(), last.target_version, existing.version()).await?;
+    let Some(commits) = commits else {
+        return Ok(Foreign::InWindow);
+    };
     let short = short_fingerprint(fingerprint);
     let own = |c: &CommitChanges| c.windrow.is_some();
-    let other_query = commits.iter().filter(|c| own(c) && c.changes_rows()).any(|c| {
-        c.windrow.as_ref().and_then(|w| w.get("fingerprint")).and_then(|f| f.as_str())
-            != Some(short.as_str())
-    });
+    let other_query = commits
+        .iter()
+        .filter(|c| own(c) && c.changes_rows())
+        .any(|c| {
+            c.windrow
+                .as_ref()
+                .and_then(|w| w.get("fingerprint"))
+                .and_then(|f| f.as_str())
+                != Some(short.as_str())
+        });
     if other_query {
         return Ok(Foreign::OtherQuery);
     }
@@ -270,8 +304,10 @@ async fn foreign_changes(
         added.extend(commit.added);
         removed.extend(commit.removed);
     }
-    let (added, removed) =
-        (may_touch(plan, existing, added)?, may_touch(plan, existing, removed)?);
+    let (added, removed) = (
+        may_touch(plan, existing, added)?,
+        may_touch(plan, existing, removed)?,
+    );
     if added.is_empty() && removed.is_empty() {
         return Ok(Foreign::None);
     }
@@ -286,16 +322,30 @@ async fn foreign_changes(
     }
 }
 
-fn may_touch(plan: &FlowPlan, existing: &Table, files: Vec<DataFile>) -> Result<Vec<DataFile>, TableError> {
-    let Some(pinned) = &plan.pinned else { return Ok(files) };
+fn may_touch(
+    plan: &FlowPlan,
+    existing: &Table,
+    files: Vec<DataFile>,
+) -> Result<Vec<DataFile>, TableError> {
+    let Some(pinned) = &plan.pinned else {
+        return Ok(files);
+    };
     let url = existing.location().shown();
     let predicate = pinned
         .typed
         .for_files(&plan.bound.state)
-        .map_err(|e| TableError::Query { url: url.clone(), source: Box::new(e) })?;
+        .map_err(|e| TableError::Query {
+            url: url.clone(),
+            source: Box::new(e),
+        })?;
     let pruner = Pruner::new(existing.schema().clone(), predicate);
     let verdicts = pruner.verdicts(&files, &url)?;
-    Ok(files.into_iter().zip(verdicts).filter(|(_, v)| *v != Verdict::NoRow).map(|(f, _)| f).collect())
+    Ok(files
+        .into_iter()
+        .zip(verdicts)
+        .filter(|(_, v)| *v != Verdict::NoRow)
+        .map(|(f, _)| f)
+        .collect())
 }
 
 /// Whether the window's rows in `added` are other ones than those in `removed`, as multisets.
@@ -321,7 +371,12 @@ async fn rows_differ(
         if let Some(pinned) = &plan.pinned {
             rows = rows.filter(pinned.typed.expr.clone())?;
         }
-        let mut exprs: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut exprs: Vec<Expr> = rows
+            .schema()
+            .columns()
+            .into_iter()
+            .map(Expr::Column)
+            .collect();
         exprs.push(lit(sign).alias(SIGN));
         Ok(Some(rows.project(exprs)?.build()?))
     };

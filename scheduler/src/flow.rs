@@ -76,7 +76,9 @@ impl FlowPlan {
 
     /// What is replaced: the window, or the touched part of it. `None` for the whole table.
     pub fn effective(&self) -> Option<&TypedPredicate> {
-        self.narrowed.as_ref().or(self.pinned.as_ref().map(|p| &p.typed))
+        self.narrowed
+            .as_ref()
+            .or(self.pinned.as_ref().map(|p| &p.typed))
     }
 
     /// Only the part of the window for which `condition` holds is computed anew.
@@ -91,9 +93,9 @@ impl FlowPlan {
     /// The rows of what is replaced.
     pub fn windowed(&self) -> Result<LogicalPlan, DataFusionError> {
         match self.effective() {
-            Some(typed) if !typed.is_true() => {
-                LogicalPlanBuilder::from(self.rows.clone()).filter(typed.expr.clone())?.build()
-            }
+            Some(typed) if !typed.is_true() => LogicalPlanBuilder::from(self.rows.clone())
+                .filter(typed.expr.clone())?
+                .build(),
             _ => Ok(self.rows.clone()),
         }
     }
@@ -136,7 +138,10 @@ pub async fn plan_flow(
     let Some(query) = query_of(flow) else {
         return Err(vec![Fault::new(
             "FLOW_KIND_NOT_AVAILABLE",
-            format!("{} flows are not available in this version", flow.definition.kind.word()),
+            format!(
+                "{} flows are not available in this version",
+                flow.definition.kind.word()
+            ),
         )]);
     };
     if let Some(existing) = &existing {
@@ -149,14 +154,25 @@ pub async fn plan_flow(
         sources: context.sources,
         upstream: context.upstream,
     };
-    let bound = binder.bind(query, &flow.defaults, request.spilling_joins).await?;
+    let bound = binder
+        .bind(query, &flow.defaults, request.spilling_joins)
+        .await?;
     let is_view = table.definition.kind == TableKind::MaterializedView;
-    let base = existing.as_ref().filter(|_| !request.full_refresh).map(|t| t.schema().as_ref());
-    let evolved = evolve(&table.shown, base, &table.definition, &bound.outputs, is_view)
-        .map_err(|f| {
-            let place = f.place.clone().unwrap_or_else(|| query.place.clone());
-            vec![f.at(place)]
-        })?;
+    let base = existing
+        .as_ref()
+        .filter(|_| !request.full_refresh)
+        .map(|t| t.schema().as_ref());
+    let evolved = evolve(
+        &table.shown,
+        base,
+        &table.definition,
+        &bound.outputs,
+        is_view,
+    )
+    .map_err(|f| {
+        let place = f.place.clone().unwrap_or_else(|| query.place.clone());
+        vec![f.at(place)]
+    })?;
     let target_schema = Arc::new(Schema::new(
         evolved
             .schema
@@ -165,7 +181,8 @@ pub async fn plan_flow(
             .map(|c| Field::new(query_name(&c.name), c.data_type.clone(), true))
             .collect::<Vec<_>>(),
     ));
-    let rows = target_rows(&bound, &evolved, &target_schema).map_err(|e| vec![fault_of(&e, query)])?;
+    let rows =
+        target_rows(&bound, &evolved, &target_schema).map_err(|e| vec![fault_of(&e, query)])?;
     let (pinned, written) = match &flow.definition.kind {
         FlowKind::ReplaceWhere { predicate, .. } => {
             let predicate = request.override_predicate.as_ref().unwrap_or(predicate);
@@ -223,10 +240,17 @@ fn check_owner(project: &Project, table: &ProjectTable, existing: &Table) -> Res
         }
     }
     check_writable(existing).map_err(|e| Fault::new(e.code(), e.to_string()).at(place.clone()))?;
-    if existing.properties().get("delta.appendOnly").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
+    if existing
+        .properties()
+        .get("delta.appendOnly")
+        .is_some_and(|v| v.eq_ignore_ascii_case("true"))
+    {
         return Err(Fault::new(
             "TARGET_APPEND_ONLY",
-            format!("table `{}` has delta.appendOnly = true, so nothing in it can be replaced", table.shown),
+            format!(
+                "table `{}` has delta.appendOnly = true, so nothing in it can be replaced",
+                table.shown
+            ),
         )
         .at(place));
     }
@@ -255,14 +279,18 @@ fn target_rows(
                     cast(column, field.data_type().clone())
                 }
             }
-            Fill::Null | Fill::Generated(_) => {
-                lit(ScalarValue::try_from(field.data_type())?)
-            }
+            Fill::Null | Fill::Generated(_) => lit(ScalarValue::try_from(field.data_type())?),
         };
         exprs.push(expr.alias(field.name()));
     }
-    let plan = LogicalPlanBuilder::from(bound.plan.clone()).project(exprs)?.build()?;
-    if !evolved.fills.iter().any(|f| matches!(f, Fill::Generated(_))) {
+    let plan = LogicalPlanBuilder::from(bound.plan.clone())
+        .project(exprs)?
+        .build()?;
+    if !evolved
+        .fills
+        .iter()
+        .any(|f| matches!(f, Fill::Generated(_)))
+    {
         return Ok(plan);
     }
     let mut exprs = Vec::new();
@@ -283,12 +311,18 @@ pub fn planned(bound: &Bound, target: &SchemaRef, sql: &str) -> Result<Expr, Dat
     let parsed = windrow_flows::sql::parse_predicate("table property", sql)
         .map_err(|f| DataFusionError::Plan(f.message))?;
     let mut ast = parsed.normalised;
-    if let Some(fault) = windrow_flows::dialect::rewrite_expr(&mut ast).into_iter().next() {
+    if let Some(fault) = windrow_flows::dialect::rewrite_expr(&mut ast)
+        .into_iter()
+        .next()
+    {
         return Err(DataFusionError::Plan(format!("`{sql}`: {}", fault.message)));
     }
     let schema = datafusion::common::DFSchema::try_from(target.as_ref().clone())?;
     bound.state.create_logical_expr_from_sql_expr(
-        datafusion::sql::sqlparser::ast::ExprWithAlias { expr: ast, alias: None },
+        datafusion::sql::sqlparser::ast::ExprWithAlias {
+            expr: ast,
+            alias: None,
+        },
         &schema,
     )
 }
@@ -313,7 +347,11 @@ impl ScanFilters {
     /// Whether the window puts a filter on every scan of the source.
     pub fn reaches(&self, source: &str) -> bool {
         let mut found = false;
-        for (table, lists) in self.with_window.iter().filter(|(t, _)| same_table(t, source)) {
+        for (table, lists) in self
+            .with_window
+            .iter()
+            .filter(|(t, _)| same_table(t, source))
+        {
             found = true;
             let old = self.without.get(table);
             let all = lists.iter().enumerate().all(|(i, list)| {
@@ -346,7 +384,10 @@ pub fn scan_filters(
     let mut found: BTreeMap<String, Vec<Vec<Expr>>> = BTreeMap::new();
     optimized.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
-            found.entry(scan.table_name.to_string()).or_default().push(scan.filters.clone());
+            found
+                .entry(scan.table_name.to_string())
+                .or_default()
+                .push(scan.filters.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

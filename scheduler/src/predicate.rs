@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::execution::session_state::SessionState;
-use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, SetExpr, Spanned, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, SelectItem, SetExpr, Spanned, VisitMut, VisitorMut,
+};
 use windrow_executor::predicate::{NotBoolean, TypedPredicate, plan};
 use windrow_flows::definition::{ExprText, QueryText};
 use windrow_flows::dialect;
@@ -35,9 +37,20 @@ pub fn pin(
 ) -> Result<Pinned, Vec<Fault>> {
     let whole = || Some(predicate.place.clone());
     let mut ast = predicate.normalised.clone();
-    let mut check = Check { schema, table, predicate, query, faults: Vec::new(), deterministic: true };
+    let mut check = Check {
+        schema,
+        table,
+        predicate,
+        query,
+        faults: Vec::new(),
+        deterministic: true,
+    };
     let _ = ast.visit(&mut check);
-    let Check { faults, deterministic, .. } = check;
+    let Check {
+        faults,
+        deterministic,
+        ..
+    } = check;
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -54,11 +67,20 @@ pub fn pin(
     if !faults.is_empty() {
         return Err(faults);
     }
-    let typed = plan(state, schema, ast).map_err(|e| vec![predicate_fault(&e, schema, table, predicate)])?;
-    Ok(Pinned { typed, deterministic })
+    let typed = plan(state, schema, ast)
+        .map_err(|e| vec![predicate_fault(&e, schema, table, predicate)])?;
+    Ok(Pinned {
+        typed,
+        deterministic,
+    })
 }
 
-fn predicate_fault(error: &DataFusionError, schema: &SchemaRef, table: &str, predicate: &ExprText) -> Fault {
+fn predicate_fault(
+    error: &DataFusionError,
+    schema: &SchemaRef,
+    table: &str,
+    predicate: &ExprText,
+) -> Fault {
     let place = predicate.place.clone();
     let root = error.find_root();
     if let DataFusionError::External(inner) = root
@@ -66,7 +88,10 @@ fn predicate_fault(error: &DataFusionError, schema: &SchemaRef, table: &str, pre
     {
         return Fault::new(
             "PREDICATE_NOT_BOOLEAN",
-            format!("the predicate is {}, but it must be boolean", sql_name(data_type)),
+            format!(
+                "the predicate is {}, but it must be boolean",
+                sql_name(data_type)
+            ),
         )
         .at(place)
         .help("write a condition, such as date >= date_add(current_date(), -7)");
@@ -77,7 +102,11 @@ fn predicate_fault(error: &DataFusionError, schema: &SchemaRef, table: &str, pre
         return column_not_found(&field.name, schema, table, predicate).at(place);
     }
     let (code, message) = words_of(error);
-    let code = if code == "QUERY_NOT_VALID" { "PREDICATE_NOT_VALID" } else { code };
+    let code = if code == "QUERY_NOT_VALID" {
+        "PREDICATE_NOT_VALID"
+    } else {
+        code
+    };
     Fault::new(code, message).at(place)
 }
 
@@ -102,7 +131,10 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn refuse(&mut self, code: &'static str, message: String, expr: &Expr) {
-        let place = self.predicate.place_of(expr.span()).or_else(|| Some(self.predicate.place.clone()));
+        let place = self
+            .predicate
+            .place_of(expr.span())
+            .or_else(|| Some(self.predicate.place.clone()));
         self.faults.push(
             Fault::new(code, message)
                 .at(place)
@@ -111,17 +143,24 @@ impl Check<'_> {
     }
 
     fn field(&self, column: &str) -> Option<&DataType> {
-        self.schema.field_with_name(column).ok().map(|f| f.data_type())
+        self.schema
+            .field_with_name(column)
+            .ok()
+            .map(|f| f.data_type())
     }
 
     /// `f.date` names the output column `date` when the query takes it from there.
     fn output_of(&self, parts: &[ast::Ident]) -> Result<ast::Ident, String> {
-        let Some(last) = parts.last() else { return Err("an empty name".into()) };
+        let Some(last) = parts.last() else {
+            return Err("an empty name".into());
+        };
         let mut body = self.query.ast.body.as_ref();
         while let SetExpr::SetOperation { left, .. } = body {
             body = left;
         }
-        let SetExpr::Select(select) = body else { return Ok(last.clone()) };
+        let SetExpr::Select(select) = body else {
+            return Ok(last.clone());
+        };
         for item in &select.projection {
             let (expr, output) = match item {
                 SelectItem::UnnamedExpr(e @ Expr::CompoundIdentifier(p)) => (e, p.last()),
@@ -136,13 +175,17 @@ impl Check<'_> {
             let same = match expr {
                 Expr::CompoundIdentifier(p) => {
                     p.len() == parts.len()
-                        && p.iter().zip(parts).all(|(a, b)| name::key(&a.value) == b.value)
+                        && p.iter()
+                            .zip(parts)
+                            .all(|(a, b)| name::key(&a.value) == b.value)
                 }
                 // A name without a table may come from anywhere.
                 Expr::Identifier(i) => name::key(&i.value) == last.value,
                 _ => false,
             };
-            return if same { Ok(last.clone()) } else {
+            return if same {
+                Ok(last.clone())
+            } else {
                 Err(format!("the output column `{}` is {expr}", last.value))
             };
         }
@@ -159,7 +202,10 @@ impl VisitorMut for Check<'_> {
                 let shown = expr.clone();
                 self.refuse(
                     "PREDICATE_SUBQUERY",
-                    format!("the predicate of `{}` has a subquery, which it may not", self.table),
+                    format!(
+                        "the predicate of `{}` has a subquery, which it may not",
+                        self.table
+                    ),
                     &shown,
                 );
                 return ControlFlow::Break(());
@@ -176,7 +222,10 @@ impl VisitorMut for Check<'_> {
                 } else if dialect::is_aggregate(&called) {
                     self.refuse(
                         "PREDICATE_AGGREGATE",
-                        format!("the predicate of `{}` has the aggregate {called}, which it may not", self.table),
+                        format!(
+                            "the predicate of `{}` has the aggregate {called}, which it may not",
+                            self.table
+                        ),
                         &shown,
                     );
                 }
@@ -191,9 +240,9 @@ impl VisitorMut for Check<'_> {
                 }
             }
             Expr::CompoundIdentifier(parts) => {
-                let is_struct = parts.first().is_some_and(|p| {
-                    matches!(self.field(&p.value), Some(DataType::Struct(_)))
-                });
+                let is_struct = parts
+                    .first()
+                    .is_some_and(|p| matches!(self.field(&p.value), Some(DataType::Struct(_))));
                 if is_struct {
                     return ControlFlow::Continue(());
                 }
@@ -202,8 +251,9 @@ impl VisitorMut for Check<'_> {
                     Ok(last) if self.field(&last.value).is_some() => *expr = Expr::Identifier(last),
                     Ok(last) => {
                         let place = self.predicate.place_of(shown.span());
-                        let fault = column_not_found(&last.value, self.schema, self.table, self.predicate)
-                            .at(place.or_else(|| Some(self.predicate.place.clone())));
+                        let fault =
+                            column_not_found(&last.value, self.schema, self.table, self.predicate)
+                                .at(place.or_else(|| Some(self.predicate.place.clone())));
                         self.faults.push(fault);
                     }
                     Err(why) => self.refuse(

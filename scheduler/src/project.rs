@@ -38,7 +38,11 @@ impl Defaults {
             [c, s, t] => (key(c), key(s), key(t)),
             _ => return None,
         };
-        Some(FullName { catalog, schema, table })
+        Some(FullName {
+            catalog,
+            schema,
+            table,
+        })
     }
 }
 
@@ -74,7 +78,10 @@ pub enum Relation {
     Table(usize),
     View(usize),
     /// A table that no flow of this pipeline writes; several places where it may lie, best first.
-    External { shown: String, candidates: Vec<Url> },
+    External {
+        shown: String,
+        candidates: Vec<Url>,
+    },
 }
 
 #[derive(Debug)]
@@ -95,7 +102,10 @@ impl Project {
     /// what is well formed, the list what is not.
     pub fn read(config: PipelineConfig) -> (Self, Vec<Fault>) {
         let mut faults = Vec::new();
-        let base = Defaults { catalog: config.catalog.clone(), schema: config.schema.clone() };
+        let base = Defaults {
+            catalog: config.catalog.clone(),
+            schema: config.schema.clone(),
+        };
         let mut external = BTreeMap::new();
         for (written, url) in &config.tables {
             let parts: Vec<String> = written.split('.').map(str::to_string).collect();
@@ -171,13 +181,21 @@ impl Project {
         }
     }
 
-    fn full_name(&self, name: &Name, defaults: &Defaults, faults: &mut Vec<Fault>) -> Option<FullName> {
+    fn full_name(
+        &self,
+        name: &Name,
+        defaults: &Defaults,
+        faults: &mut Vec<Fault>,
+    ) -> Option<FullName> {
         let full = defaults.complete(&name.parts);
         match full {
             None => {
                 faults.push(
-                    Fault::new("NAME_TOO_LONG", format!("`{name}` has more than three parts"))
-                        .at(name.place.clone()),
+                    Fault::new(
+                        "NAME_TOO_LONG",
+                        format!("`{name}` has more than three parts"),
+                    )
+                    .at(name.place.clone()),
                 );
                 None
             }
@@ -210,7 +228,9 @@ impl Project {
         defaults: &Defaults,
         faults: &mut Vec<Fault>,
     ) {
-        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else { return };
+        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else {
+            return;
+        };
         if self.taken(&full_name) {
             faults.push(
                 Fault::new(
@@ -228,7 +248,11 @@ impl Project {
             format!("{}/{}", full_name.schema, full_name.table)
         };
         let mut location = self.config.storage.clone();
-        location.set_path(&format!("{}tables/{}/", location.path(), encode_segments(&folder)));
+        location.set_path(&format!(
+            "{}tables/{}/",
+            location.path(),
+            encode_segments(&folder)
+        ));
         let table = ProjectTable {
             shown: self.shown(&full_name),
             full_name,
@@ -242,8 +266,15 @@ impl Project {
         }
     }
 
-    fn add_view(&mut self, definition: ViewDefinition, defaults: &Defaults, faults: &mut Vec<Fault>) {
-        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else { return };
+    fn add_view(
+        &mut self,
+        definition: ViewDefinition,
+        defaults: &Defaults,
+        faults: &mut Vec<Fault>,
+    ) {
+        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else {
+            return;
+        };
         if self.taken(&full_name) {
             faults.push(
                 Fault::new(
@@ -254,16 +285,30 @@ impl Project {
             );
             return;
         }
-        self.views.push(ProjectView { full_name, definition, defaults: defaults.clone() });
+        self.views.push(ProjectView {
+            full_name,
+            definition,
+            defaults: defaults.clone(),
+        });
     }
 
-    fn add_flow(&mut self, definition: FlowDefinition, defaults: &Defaults, faults: &mut Vec<Fault>) {
-        let Some(target) = self.full_name(&definition.target, defaults, faults) else { return };
+    fn add_flow(
+        &mut self,
+        definition: FlowDefinition,
+        defaults: &Defaults,
+        faults: &mut Vec<Fault>,
+    ) {
+        let Some(target) = self.full_name(&definition.target, defaults, faults) else {
+            return;
+        };
         let Some(table) = self.tables.iter().position(|t| t.full_name == target) else {
             let known: Vec<&str> = self.tables.iter().map(|t| t.shown.as_str()).collect();
             let is_view = self.views.iter().any(|v| v.full_name == target);
             let message = if is_view {
-                format!("flow `{}` writes to `{}`, which is a view", definition.name, definition.target)
+                format!(
+                    "flow `{}` writes to `{}`, which is a view",
+                    definition.name, definition.target
+                )
             } else {
                 format!(
                     "flow `{}` writes to `{}`, which no statement of this pipeline creates",
@@ -273,7 +318,10 @@ impl Project {
             faults.push(
                 Fault::new("TARGET_NOT_FOUND", message)
                     .hint(name::did_you_mean(definition.target.last(), known))
-                    .help(format!("add `CREATE STREAMING TABLE {};`", definition.target))
+                    .help(format!(
+                        "add `CREATE STREAMING TABLE {};`",
+                        definition.target
+                    ))
                     .at(definition.target.place.clone()),
             );
             return;
@@ -282,10 +330,17 @@ impl Project {
             true => self.tables[table].shown.clone(),
             false => definition.name.last().to_string(),
         };
-        if self.flows.iter().any(|f| name::key(&f.name) == name::key(&flow_name)) {
+        if self
+            .flows
+            .iter()
+            .any(|f| name::key(&f.name) == name::key(&flow_name))
+        {
             faults.push(
-                Fault::new("DUPLICATE_FLOW", format!("two flows are called `{flow_name}`"))
-                    .at(definition.name.place.clone()),
+                Fault::new(
+                    "DUPLICATE_FLOW",
+                    format!("two flows are called `{flow_name}`"),
+                )
+                .at(definition.name.place.clone()),
             );
             return;
         }
@@ -305,9 +360,12 @@ impl Project {
             let flows: Vec<&ProjectFlow> = table.flows.iter().map(|i| &self.flows[*i]).collect();
             if flows.is_empty() && table.definition.kind == TableKind::StreamingTable {
                 faults.push(
-                    Fault::new("TABLE_WITHOUT_FLOW", format!("no flow writes to `{}`", table.shown))
-                        .at(table.definition.name.place.clone())
-                        .help("add a FLOW clause, or a CREATE FLOW statement"),
+                    Fault::new(
+                        "TABLE_WITHOUT_FLOW",
+                        format!("no flow writes to `{}`", table.shown),
+                    )
+                    .at(table.definition.name.place.clone())
+                    .help("add a FLOW clause, or a CREATE FLOW statement"),
                 );
             }
             for flow in &flows {
@@ -336,7 +394,10 @@ impl Project {
             faults.push(
                 Fault::new(
                     "FLOW_KIND_NOT_AVAILABLE",
-                    format!("{kind} flows are not available in this version (flow `{}`)", flow.name),
+                    format!(
+                        "{kind} flows are not available in this version (flow `{}`)",
+                        flow.name
+                    ),
                 )
                 .at(place.clone()),
             );
@@ -346,13 +407,20 @@ impl Project {
             FlowKind::ReplaceWhere { .. } | FlowKind::ReplaceUsing { .. }
         );
         let is_first = all.first().is_some_and(|f| std::ptr::eq(*f, flow));
-        if all.len() > 1 && (exclusive || table.definition.kind == TableKind::MaterializedView) && is_first {
+        if all.len() > 1
+            && (exclusive || table.definition.kind == TableKind::MaterializedView)
+            && is_first
+        {
             let names: Vec<&str> = all.iter().map(|f| f.name.as_str()).collect();
             faults.push(
                 Fault::new(
                     "FLOWS_DO_NOT_MIX",
-                    format!("`{}` has the flows {}; beside {} there can be no other", table.shown,
-                        names.join(", "), flow.definition.kind.word().replace('_', " ")),
+                    format!(
+                        "`{}` has the flows {}; beside {} there can be no other",
+                        table.shown,
+                        names.join(", "),
+                        flow.definition.kind.word().replace('_', " ")
+                    ),
                 )
                 .at(place.clone())
                 .help("give each flow a table of its own"),
@@ -363,7 +431,10 @@ impl Project {
             faults.push(
                 Fault::new(
                     "EXPECTATIONS_NOT_ALLOWED",
-                    format!("`{}` has an expectation, which REPLACE WHERE flows do not take", table.shown),
+                    format!(
+                        "`{}` has an expectation, which REPLACE WHERE flows do not take",
+                        table.shown
+                    ),
                 )
                 .at(table.definition.expectations[0].name.place.clone())
                 .help("filter in the query, or check in a materialized view over the table"),
@@ -372,7 +443,10 @@ impl Project {
             faults.push(
                 Fault::new(
                     "EXPECTATIONS_NOT_AVAILABLE",
-                    format!("expectations are not available in this version (table `{}`)", table.shown),
+                    format!(
+                        "expectations are not available in this version (table `{}`)",
+                        table.shown
+                    ),
                 )
                 .at(table.definition.expectations[0].name.place.clone()),
             );
@@ -383,7 +457,10 @@ impl Project {
     pub fn resolve(&self, parts: &[String], defaults: &Defaults) -> Result<Relation, Fault> {
         let written = parts.join(".");
         let Some(full) = defaults.complete(parts) else {
-            return Err(Fault::new("NAME_TOO_LONG", format!("`{written}` has more than three parts")));
+            return Err(Fault::new(
+                "NAME_TOO_LONG",
+                format!("`{written}` has more than three parts"),
+            ));
         };
         if let Some(i) = self.tables.iter().position(|t| t.full_name == full) {
             return Ok(Relation::Table(i));
@@ -395,13 +472,17 @@ impl Project {
             return self.external_at(shown.clone(), vec![url.clone()]);
         }
         if let [catalog, schema, table] = parts
-            && let Some((_, root)) =
-                self.config.catalogs.iter().find(|(c, _)| name::key(c) == name::key(catalog))
+            && let Some((_, root)) = self
+                .config
+                .catalogs
+                .iter()
+                .find(|(c, _)| name::key(c) == name::key(catalog))
         {
             let mut candidates: Vec<Url> = Vec::new();
-            for (schema, table) in
-                [(name::key(schema), name::key(table)), (schema.clone(), table.clone())]
-            {
+            for (schema, table) in [
+                (name::key(schema), name::key(table)),
+                (schema.clone(), table.clone()),
+            ] {
                 let mut url = root.clone();
                 let folder = encode_segments(&format!("{schema}/{table}"));
                 url.set_path(&format!("{}{folder}/", root.path()));
@@ -432,7 +513,12 @@ impl Project {
         let mut fault = Fault::new("TABLE_NOT_FOUND", format!("there is no table `{written}`"))
             .hint(nearest.map(|n| format!("did you mean `{n}`?")));
         if let [catalog, _, _] = parts {
-            let catalogs: Vec<&str> = self.config.catalogs.iter().map(|(c, _)| c.as_str()).collect();
+            let catalogs: Vec<&str> = self
+                .config
+                .catalogs
+                .iter()
+                .map(|(c, _)| c.as_str())
+                .collect();
             fault = fault.help(match name::nearest(catalog, catalogs.iter().copied()) {
                 Some(near) => format!("the pipeline file's `catalogs` has `{near}`"),
                 None => format!("add `{catalog}` under `catalogs`, or the table under `tables`"),
@@ -442,7 +528,10 @@ impl Project {
         } else {
             known.sort();
             known.truncate(12);
-            fault = fault.help(format!("known are {}; sources are named under `tables`", known.join(", ")));
+            fault = fault.help(format!(
+                "known are {}; sources are named under `tables`",
+                known.join(", ")
+            ));
         }
         fault
     }

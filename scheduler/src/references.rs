@@ -33,9 +33,18 @@ pub fn dependencies(
         }
     };
     for (index, flow) in project.flows.iter().enumerate() {
-        let Some(query) = query_of(flow) else { continue };
+        let Some(query) = query_of(flow) else {
+            continue;
+        };
         let mut tables = BTreeSet::new();
-        collect(project, &state, query, &flow.defaults, &mut tables, &mut BTreeSet::new());
+        collect(
+            project,
+            &state,
+            query,
+            &flow.defaults,
+            &mut tables,
+            &mut BTreeSet::new(),
+        );
         for table in tables {
             for source in &project.tables[table].flows {
                 dependencies.add(index, *source);
@@ -55,7 +64,9 @@ fn collect(
 ) {
     let ast = query.normalised.clone();
     let statement = PlannerStatement::Statement(Box::new(ast::Statement::Query(ast)));
-    let Ok(references) = state.resolve_table_references(&statement) else { return };
+    let Ok(references) = state.resolve_table_references(&statement) else {
+        return;
+    };
     for reference in references {
         match project.resolve(&reference.to_vec(), defaults) {
             Ok(Relation::Table(table)) => {
@@ -63,7 +74,14 @@ fn collect(
             }
             Ok(Relation::View(view)) if views.insert(view) => {
                 let definition = &project.views[view];
-                collect(project, state, &definition.definition.query, &definition.defaults, tables, views);
+                collect(
+                    project,
+                    state,
+                    &definition.definition.query,
+                    &definition.defaults,
+                    tables,
+                    views,
+                );
             }
             _ => {}
         }

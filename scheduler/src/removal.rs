@@ -48,13 +48,19 @@ pub struct RemovalPlanner {
 }
 
 fn key(file: &DataFile) -> (String, Option<String>) {
-    let vector = file.deletion_vector.as_ref().map(|v| v.to_json().to_string());
+    let vector = file
+        .deletion_vector
+        .as_ref()
+        .map(|v| v.to_json().to_string());
     (file.log_path.clone(), vector)
 }
 
 /// Rows of a file that are there, by the log.
 fn live_rows(file: &DataFile) -> Option<u64> {
-    let gone = file.deletion_vector.as_ref().map_or(0, |v| v.cardinality.unsigned_abs());
+    let gone = file
+        .deletion_vector
+        .as_ref()
+        .map_or(0, |v| v.cardinality.unsigned_abs());
     Some(record_count(file.stats.as_deref())?.saturating_sub(gone))
 }
 
@@ -62,18 +68,28 @@ impl RemovalPlanner {
     /// By the log alone, for a plan that is only shown: `looked_into` files stay undecided.
     pub async fn preview(plan: &FlowPlan, target: &Table) -> Result<Removal, TableError> {
         let (removal, unclear) = by_the_log(plan, target).await?;
-        Ok(Removal { looked_into: unclear.len() as u64, ..removal })
+        Ok(Removal {
+            looked_into: unclear.len() as u64,
+            ..removal
+        })
     }
 
     /// Decides about every file of `target`, reading the predicate's columns where the log does
     /// not tell.
-    pub async fn plan(&mut self, plan: &FlowPlan, target: &Table) -> Result<Removal, DataFusionError> {
+    pub async fn plan(
+        &mut self,
+        plan: &FlowPlan,
+        target: &Table,
+    ) -> Result<Removal, DataFusionError> {
         let (mut removal, unclear) = by_the_log(plan, target)
             .await
             .map_err(|e| DataFusionError::External(Box::new(e)))?;
         removal.looked_into = unclear.len() as u64;
-        let unread: Vec<DataFile> =
-            unclear.iter().filter(|f| !self.counted.contains_key(&key(f))).cloned().collect();
+        let unread: Vec<DataFile> = unclear
+            .iter()
+            .filter(|f| !self.counted.contains_key(&key(f)))
+            .cloned()
+            .collect();
         self.count(plan, target, unread).await?;
         for file in unclear {
             match self.counted.get(&key(&file)) {
@@ -100,10 +116,12 @@ impl RemovalPlanner {
         target: &Table,
         files: Vec<DataFile>,
     ) -> Result<(), DataFusionError> {
-        let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else { return Ok(()) };
+        let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else {
+            return Ok(());
+        };
         let source = DeltaSource::of_files(target.clone(), files.clone(), ScanLog::default())?;
-        let scan =
-            LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
+        let scan = LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?
+            .build()?;
         let rows = existing_rows(plan, target, scan, true)?;
         let matching = when(effective.expr.clone().is_true(), lit(1i64)).end()?;
         let counts = LogicalPlanBuilder::from(rows)
@@ -120,7 +138,9 @@ impl RemovalPlanner {
                 batch.column(2).as_primitive::<Int64Type>(),
             );
             for i in 0..batch.num_rows() {
-                let file = usize::try_from(index.value(i)).ok().and_then(|i| files.get(i));
+                let file = usize::try_from(index.value(i))
+                    .ok()
+                    .and_then(|i| files.get(i));
                 if let Some(file) = file {
                     self.counted.insert(
                         key(file),
@@ -136,14 +156,21 @@ impl RemovalPlanner {
     }
 }
 
-async fn by_the_log(plan: &FlowPlan, target: &Table) -> Result<(Removal, Vec<DataFile>), TableError> {
+async fn by_the_log(
+    plan: &FlowPlan,
+    target: &Table,
+) -> Result<(Removal, Vec<DataFile>), TableError> {
     let url = target.location().shown();
     let everything = plan.full_refresh || plan.pinned.is_none();
     let pruner = match plan.effective().filter(|_| !everything) {
         Some(effective) => {
-            let predicate = effective
-                .for_files(&plan.bound.state)
-                .map_err(|e| TableError::Query { url: url.clone(), source: Box::new(e) })?;
+            let predicate =
+                effective
+                    .for_files(&plan.bound.state)
+                    .map_err(|e| TableError::Query {
+                        url: url.clone(),
+                        source: Box::new(e),
+                    })?;
             Some(Pruner::new(target.schema().clone(), predicate))
         }
         None => None,
@@ -181,7 +208,11 @@ pub fn existing_rows(
 ) -> Result<LogicalPlan, DataFusionError> {
     let mut exprs = Vec::new();
     for field in plan.target_schema.fields() {
-        let stored = target.schema().columns.iter().find(|c| query_name(&c.name) == *field.name());
+        let stored = target
+            .schema()
+            .columns
+            .iter()
+            .find(|c| query_name(&c.name) == *field.name());
         let column = Expr::Column(Column::new_unqualified(field.name()));
         exprs.push(match stored {
             None => lit(ScalarValue::try_from(field.data_type())?).alias(field.name()),
@@ -201,12 +232,16 @@ pub fn kept_rows(
     target: &Table,
     files: Vec<DataFile>,
 ) -> Result<Option<LogicalPlan>, DataFusionError> {
-    let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else { return Ok(None) };
+    let Some(effective) = plan.effective().filter(|_| !files.is_empty()) else {
+        return Ok(None);
+    };
     let source = DeltaSource::of_files(target.clone(), files, ScanLog::default())?;
     let scan =
         LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
     let rows = existing_rows(plan, target, scan, false)?;
     // Rows for which the predicate is null are outside the window.
     let outside = Expr::IsNotTrue(Box::new(effective.expr.clone()));
-    Ok(Some(LogicalPlanBuilder::from(rows).filter(outside)?.build()?))
+    Ok(Some(
+        LogicalPlanBuilder::from(rows).filter(outside)?.build()?,
+    ))
 }

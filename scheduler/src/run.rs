@@ -68,14 +68,22 @@ pub enum Stopped {
 
 impl From<TableError> for Stopped {
     fn from(error: TableError) -> Self {
-        Self::Failed(Problem { code: error.code().into(), message: error.to_string(), help: None })
+        Self::Failed(Problem {
+            code: error.code().into(),
+            message: error.to_string(),
+            help: None,
+        })
     }
 }
 
 impl From<DataFusionError> for Stopped {
     fn from(error: DataFusionError) -> Self {
         let (code, message) = words_of(&error);
-        Self::Failed(Problem { code: code.into(), message, help: help_for(code) })
+        Self::Failed(Problem {
+            code: code.into(),
+            message,
+            help: help_for(code),
+        })
     }
 }
 
@@ -124,7 +132,16 @@ pub async fn run_flow(
         });
     }
     let mut stager = Stager::new(context, plan, table, &location)?;
-    let result = stage_and_commit(context, plan, &work, state, filters, &mut stager, may_replan).await;
+    let result = stage_and_commit(
+        context,
+        plan,
+        &work,
+        state,
+        filters,
+        &mut stager,
+        may_replan,
+    )
+    .await;
     match result {
         Ok(mut done) => {
             done.metrics.duration_ms = started.elapsed().as_millis() as u64;
@@ -190,24 +207,53 @@ async fn stage_and_commit(
             }
         };
         let version = target.as_ref().map_or(0, |t| t.version() + 1);
-        let new_state = next_state(context, plan, state.as_ref(), expected, &run_id, flow_name, version);
+        let new_state = next_state(
+            context,
+            plan,
+            state.as_ref(),
+            expected,
+            &run_id,
+            flow_name,
+            version,
+        );
         let staged_state = new_state.stage(&stager.location).await?;
         failpoint::reached("before_commit");
-        let commit = commit_of(context, plan, work, target.as_ref(), &removal, &kept, stager, &new_state, &staged_state)?;
+        let commit = commit_of(
+            context,
+            plan,
+            work,
+            target.as_ref(),
+            &removal,
+            &kept,
+            stager,
+            &new_state,
+            &staged_state,
+        )?;
         metrics.num_deleted_rows = removal.deleted_rows;
         metrics.num_copied_rows = removal.copied_rows;
         metrics.num_files_added = (stager.files.len() + kept.len()) as u64;
         metrics.num_files_removed = (removal.remove.len() + removal.rewrite.len()) as u64;
-        metrics.bytes_written =
-            stager.files.iter().chain(&kept).map(|f| f.bytes.unsigned_abs()).sum();
+        metrics.bytes_written = stager
+            .files
+            .iter()
+            .chain(&kept)
+            .map(|f| f.bytes.unsigned_abs())
+            .sum();
         match commit.attempt(&stager.location, version).await? {
             Outcome::Committed => {
                 failpoint::reached("after_commit");
                 stager.forget_all_but(&kept).await;
                 let table = Table::open_existing(&stager.location, None).await?;
                 new_state.forget_older(&stager.location).await;
-                checkpoint_if_due(&Table::open_existing(&stager.location, Some(version)).await?).await;
-                return Ok(Done { table, version, committed: true, metrics, sources });
+                checkpoint_if_due(&Table::open_existing(&stager.location, Some(version)).await?)
+                    .await;
+                return Ok(Done {
+                    table,
+                    version,
+                    committed: true,
+                    metrics,
+                    sources,
+                });
             }
             Outcome::Conflict => {
                 let newer = Table::open_existing(&stager.location, None).await?;
@@ -236,7 +282,11 @@ async fn check_unchanged(
     expected: Option<i64>,
 ) -> Result<(), Stopped> {
     let failed = |code: &str, message: String, help: &str| {
-        Err(Stopped::Failed(Problem { code: code.into(), message, help: Some(help.into()) }))
+        Err(Stopped::Failed(Problem {
+            code: code.into(),
+            message,
+            help: Some(help.into()),
+        }))
     };
     let shown = new.location().shown();
     if new.properties().get(OWNER) != Some(&context.project.config.name) {
@@ -257,7 +307,8 @@ async fn check_unchanged(
     let same = match old {
         None => false,
         Some(old) => {
-            old.metadata_json()? == new.metadata_json()? && old.protocol_json()? == new.protocol_json()?
+            old.metadata_json()? == new.metadata_json()?
+                && old.protocol_json()? == new.protocol_json()?
         }
     };
     if !same {
@@ -284,7 +335,9 @@ fn joins_may_not_fit(rows: &LogicalPlan, sources: &[SourceReport], memory: usize
 }
 
 fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> bool {
-    let Some(last) = state.and_then(|s| s.defined.as_ref()) else { return true };
+    let Some(last) = state.and_then(|s| s.defined.as_ref()) else {
+        return true;
+    };
     facts::source_states(plan).0 != last.sources
 }
 
@@ -297,7 +350,9 @@ fn next_state(
     flow: &str,
     version: i64,
 ) -> FlowState {
-    let kept = state.and_then(|s| s.defined.clone()).filter(|_| !plan.full_refresh);
+    let kept = state
+        .and_then(|s| s.defined.clone())
+        .filter(|_| !plan.full_refresh);
     let defined = if plan.is_override {
         kept
     } else {
@@ -345,13 +400,21 @@ impl<'a> Stager<'a> {
             .filter_map(|p| schema.columns.iter().position(|c| c.name == *p))
             .collect();
         let properties = wanted_properties(plan, context.project, table);
-        let names: Vec<String> = schema.file_columns().map(|c| c.physical_name.clone()).collect();
+        let names: Vec<String> = schema
+            .file_columns()
+            .map(|c| c.physical_name.clone())
+            .collect();
         let map = properties.iter().cloned().collect();
         let target_file_size = properties
             .iter()
             .find(|(k, _)| k == "delta.targetFileSize")
             .and_then(|(_, v)| parse_bytes(v))
-            .or_else(|| context.project.setting("windrow.targetFileSize").and_then(parse_bytes))
+            .or_else(|| {
+                context
+                    .project
+                    .setting("windrow.targetFileSize")
+                    .and_then(parse_bytes)
+            })
             .unwrap_or(128 << 20);
         let runtime = plan.bound.state.runtime_env();
         runtime.register_object_store(&location.store_url(), location.root_store());
@@ -389,8 +452,12 @@ impl<'a> Stager<'a> {
         let writers = (input_bytes / self.spec.target_file_size.max(1) + 1)
             .min(self.partitions as u64)
             .max(1) as usize;
-        let rules: Vec<RowRule> =
-            self.rules.iter().filter(|r| in_window || r.kind != RuleKind::Window).cloned().collect();
+        let rules: Vec<RowRule> = self
+            .rules
+            .iter()
+            .filter(|r| in_window || r.kind != RuleKind::Window)
+            .cloned()
+            .collect();
         let rules = if in_window { rules } else { Vec::new() };
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, self.spec.clone(), rules, writers)?;
@@ -428,7 +495,10 @@ impl<'a> Stager<'a> {
     }
 
     /// The table's own names and exact types, in the table's order.
-    fn with_table_names(&self, rows: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    fn with_table_names(
+        &self,
+        rows: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let schema = rows.schema();
         let exprs: Vec<(Arc<dyn PhysicalExpr>, String)> = self
             .plan
@@ -438,7 +508,8 @@ impl<'a> Stager<'a> {
             .iter()
             .enumerate()
             .map(|(i, c)| {
-                let column: Arc<dyn PhysicalExpr> = Arc::new(PhysicalColumn::new(schema.field(i).name(), i));
+                let column: Arc<dyn PhysicalExpr> =
+                    Arc::new(PhysicalColumn::new(schema.field(i).name(), i));
                 (column, c.name.clone())
             })
             .collect();
@@ -461,7 +532,9 @@ impl<'a> Stager<'a> {
     async fn delete(&self, paths: Vec<&String>) {
         let store = self.location.store();
         for path in paths {
-            let Ok(object) = Path::parse(path) else { continue };
+            let Ok(object) = Path::parse(path) else {
+                continue;
+            };
             if let Err(error) = store.delete(&object).await {
                 tracing::debug!(%error, path, "a staged file was not removed");
             }
@@ -490,7 +563,9 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
     let df_schema = datafusion::common::DFSchema::try_from(schema.as_ref().clone())?;
     let typed = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
         let typed = windrow_executor::predicate::typed(&plan.bound.state, schema, expr)?;
-        plan.bound.state.create_physical_expr(typed.expr, &df_schema)
+        plan.bound
+            .state
+            .create_physical_expr(typed.expr, &df_schema)
     };
     let column = |name: &str| Expr::Column(datafusion::common::Column::new_unqualified(name));
     for (column_def, field) in plan.evolved.schema.columns.iter().zip(schema.fields()) {
@@ -515,29 +590,48 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
                 datafusion::logical_expr::Operator::IsNotDistinctFrom,
                 computed,
             );
-            rules.push(RowRule { name: column_def.name.clone(), kind: RuleKind::Generated, expr: typed(same)? });
+            rules.push(RowRule {
+                name: column_def.name.clone(),
+                kind: RuleKind::Generated,
+                expr: typed(same)?,
+            });
         }
     }
     for (key, sql) in properties {
         if let Some(name) = key.strip_prefix("delta.constraints.") {
             let expr = planned(&plan.bound, schema, sql)?;
-            rules.push(RowRule { name: name.to_string(), kind: RuleKind::Check, expr: typed(expr)? });
+            rules.push(RowRule {
+                name: name.to_string(),
+                kind: RuleKind::Check,
+                expr: typed(expr)?,
+            });
         }
     }
     if let Some(effective) = plan.effective().filter(|p| !p.is_true()) {
         rules.push(RowRule {
             name: windrow_flows::render::sql(&effective.expr),
             kind: RuleKind::Window,
-            expr: plan.bound.state.create_physical_expr(effective.expr.clone(), &df_schema)?,
+            expr: plan
+                .bound
+                .state
+                .create_physical_expr(effective.expr.clone(), &df_schema)?,
         });
     }
     Ok(rules)
 }
 
 /// The table's properties after this update: those it has, then those of the definition, then ours.
-fn wanted_properties(plan: &FlowPlan, project: &Project, table: &ProjectTable) -> Vec<(String, String)> {
+fn wanted_properties(
+    plan: &FlowPlan,
+    project: &Project,
+    table: &ProjectTable,
+) -> Vec<(String, String)> {
     let mut wanted: Vec<(String, String)> = match &plan.existing {
-        Some(existing) => existing.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        Some(existing) => existing
+            .properties()
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
         None => Vec::new(),
     };
     let mut set = |key: &str, value: String| match wanted.iter_mut().find(|(k, _)| k == key) {
@@ -561,19 +655,33 @@ fn wanted_properties(plan: &FlowPlan, project: &Project, table: &ProjectTable) -
 }
 
 fn wanted_comment<'a>(plan: &'a FlowPlan, definition: &'a TableDefinition) -> Option<&'a str> {
-    definition.comment.as_deref().or_else(|| plan.existing.as_ref().and_then(Table::comment))
+    definition
+        .comment
+        .as_deref()
+        .or_else(|| plan.existing.as_ref().and_then(Table::comment))
 }
 
-fn metadata_differs(plan: &FlowPlan, project: &Project, table: &ProjectTable) -> Result<bool, Stopped> {
-    let Some(existing) = &plan.existing else { return Ok(true) };
+fn metadata_differs(
+    plan: &FlowPlan,
+    project: &Project,
+    table: &ProjectTable,
+) -> Result<bool, Stopped> {
+    let Some(existing) = &plan.existing else {
+        return Ok(true);
+    };
     let properties = wanted_properties(plan, project, table);
-    let mut current: Vec<(String, String)> =
-        existing.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let mut current: Vec<(String, String)> = existing
+        .properties()
+        .iter()
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     current.sort();
-    Ok(plan.full_refresh && *existing.schema().as_ref() != plan.evolved.schema
-        || plan.evolved.columns_changed && *existing.schema().as_ref() != plan.evolved.schema
-        || current != properties
-        || existing.comment() != wanted_comment(plan, &table.definition))
+    Ok(
+        plan.full_refresh && *existing.schema().as_ref() != plan.evolved.schema
+            || plan.evolved.columns_changed && *existing.schema().as_ref() != plan.evolved.schema
+            || current != properties
+            || existing.comment() != wanted_comment(plan, &table.definition),
+    )
 }
 
 /// The `metaData` and `protocol` actions, where they are needed.
@@ -587,8 +695,10 @@ fn metadata_actions(
         return Ok(Vec::new());
     }
     let properties = wanted_properties(plan, project, table);
-    let configuration: serde_json::Map<String, Value> =
-        properties.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+    let configuration: serde_json::Map<String, Value> = properties
+        .iter()
+        .map(|(k, v)| (k.clone(), json!(v)))
+        .collect();
     let schema = &plan.evolved.schema;
     let mut actions = Vec::new();
     let mut metadata = match target {
@@ -637,7 +747,13 @@ fn commit_of(
     let now_ms = Utc::now().timestamp_millis();
     let mut actions = metadata_actions(plan, context.project, table, target)?;
     actions.push(staged_state.txn.clone());
-    actions.extend(removal.remove.iter().chain(&removal.rewrite).map(|f| f.remove_action(now_ms, true)));
+    actions.extend(
+        removal
+            .remove
+            .iter()
+            .chain(&removal.rewrite)
+            .map(|f| f.remove_action(now_ms, true)),
+    );
     actions.extend(stager.files.iter().chain(kept).map(|f| f.add.clone()));
     let predicate = plan.predicate_text();
     let mut parameters = vec![("mode".to_string(), "Overwrite".to_string())];
@@ -657,8 +773,14 @@ fn commit_of(
             ("numOutputRows".into(), rows),
             ("numDeletedRows".into(), removal.deleted_rows),
             ("numCopiedRows".into(), removal.copied_rows),
-            ("numAddedFiles".into(), (stager.files.len() + kept.len()) as u64),
-            ("numRemovedFiles".into(), (removal.remove.len() + removal.rewrite.len()) as u64),
+            (
+                "numAddedFiles".into(),
+                (stager.files.len() + kept.len()) as u64,
+            ),
+            (
+                "numRemovedFiles".into(),
+                (removal.remove.len() + removal.rewrite.len()) as u64,
+            ),
         ],
         actions,
     })

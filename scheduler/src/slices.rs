@@ -37,13 +37,26 @@ pub async fn touched(
     filters: &ScanFilters,
     changed: &[ChangedSource],
 ) -> Result<Option<Slices>, DataFusionError> {
-    let Some(pinned) = &plan.pinned else { return Ok(None) };
-    let columns: BTreeSet<String> =
-        pinned.typed.expr.column_refs().into_iter().map(|c| c.name.clone()).collect();
+    let Some(pinned) = &plan.pinned else {
+        return Ok(None);
+    };
+    let columns: BTreeSet<String> = pinned
+        .typed
+        .expr
+        .column_refs()
+        .into_iter()
+        .map(|c| c.name.clone())
+        .collect();
     for column in columns {
-        let Ok(field) = plan.target_schema.field_with_name(&column) else { continue };
-        let Some(marker) = marker(field.data_type()) else { continue };
-        let Some(sources) = source_columns(plan, &column, &marker, changed)? else { continue };
+        let Ok(field) = plan.target_schema.field_with_name(&column) else {
+            continue;
+        };
+        let Some(marker) = marker(field.data_type()) else {
+            continue;
+        };
+        let Some(sources) = source_columns(plan, &column, &marker, changed)? else {
+            continue;
+        };
         return values(plan, filters, &column, field.data_type(), changed, &sources).await;
     }
     Ok(None)
@@ -54,6 +67,8 @@ fn marker(data_type: &DataType) -> Option<ScalarValue> {
     Some(match data_type {
         DataType::Int32 => ScalarValue::Int32(Some(-1_387_219_447)),
         DataType::Int64 => ScalarValue::Int64(Some(-6_138_721_944_710_381)),
+        DataType::Float64 => ScalarValue::Float64(Some(-1.387_219_447e-217)),
+        DataType::Float32 => ScalarValue::Float32(Some(-1.387_219e-31)),
         DataType::Int16 => ScalarValue::Int16(Some(-31_873)),
         DataType::Utf8 => ScalarValue::Utf8(Some("\u{1}windrow marker\u{1}".into())),
         DataType::Date32 => ScalarValue::Date32(Some(-1_387_219)),
@@ -79,7 +94,10 @@ fn source_columns(
     for source in changed {
         let mut columns = Vec::new();
         let mut any = false;
-        for (_, lists) in scans.iter().filter(|(table, _)| same_table(table, &source.shown)) {
+        for (_, lists) in scans
+            .iter()
+            .filter(|(table, _)| same_table(table, &source.shown))
+        {
             for list in lists {
                 any = true;
                 match list.iter().find_map(|f| column_equal_to(f, marker)) {
@@ -96,10 +114,30 @@ fn source_columns(
     Ok(Some(found))
 }
 
+/// Zeros and NaNs of all kinds are one value to the comparison that this function is a part of.
+const NORMALIZE: &str = "spark_normalize";
+
 fn column_equal_to(filter: &Expr, marker: &ScalarValue) -> Option<String> {
-    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
-    match (left.as_ref(), right.as_ref()) {
-        (Expr::Column(c), Expr::Literal(v, _)) | (Expr::Literal(v, _), Expr::Column(c)) if v == marker => {
+    fn bare(expr: &Expr) -> &Expr {
+        match expr {
+            Expr::ScalarFunction(f) if f.name() == NORMALIZE && f.args.len() == 1 => {
+                bare(&f.args[0])
+            }
+            other => other,
+        }
+    }
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = filter
+    else {
+        return None;
+    };
+    match (bare(left), bare(right)) {
+        (Expr::Column(c), Expr::Literal(v, _)) | (Expr::Literal(v, _), Expr::Column(c))
+            if v == marker =>
+        {
             Some(c.name.clone())
         }
         _ => None,
@@ -119,7 +157,11 @@ async fn values(
         let scans = filters.on(&source.shown);
         for (i, name) in columns.iter().enumerate() {
             // Rows that the window's filters keep out of this scan touch nothing.
-            let list = if scans.len() == columns.len() { scans.get(i).copied() } else { None };
+            let list = if scans.len() == columns.len() {
+                scans.get(i).copied()
+            } else {
+                None
+            };
             let rows = changed_rows(source, name, list.map_or(&[][..], Vec::as_slice))?;
             let Some(rows) = rows else { continue };
             let physical = local::physical(&plan.bound.state, &rows).await?;
@@ -141,14 +183,30 @@ async fn values(
     }
     let own = || Expr::Column(Column::new_unqualified(column));
     let has_null = found.iter().any(ScalarValue::is_null);
-    let list: Vec<Expr> = found.iter().filter(|v| !v.is_null()).map(|v| lit(v.clone())).collect();
-    let condition = match (list.is_empty(), has_null) {
-        (true, true) => own().is_null(),
-        (true, false) => lit(false),
-        (false, true) => own().in_list(list, false).or(own().is_null()),
-        (false, false) => own().in_list(list, false),
+    let list: Vec<Expr> = found
+        .iter()
+        .filter(|v| !v.is_null())
+        .map(|v| lit(v.clone()))
+        .collect();
+    // Floats are compared one by one, so that the comparison is that of the query language.
+    let among = |list: Vec<Expr>| match data_type {
+        DataType::Float32 | DataType::Float64 => list
+            .into_iter()
+            .map(|v| own().eq(v))
+            .reduce(Expr::or)
+            .unwrap_or_else(|| lit(false)),
+        _ if list.is_empty() => lit(false),
+        _ => own().in_list(list, false),
     };
-    Ok(Some(Slices { condition, count: found.len() }))
+    let condition = if has_null {
+        among(list).or(own().is_null())
+    } else {
+        among(list)
+    };
+    Ok(Some(Slices {
+        condition,
+        count: found.len(),
+    }))
 }
 
 /// The distinct values of `column` in the rows that changed. With removed files among them, rows
@@ -159,12 +217,17 @@ fn changed_rows(
     filters: &[Expr],
 ) -> Result<Option<LogicalPlan>, DataFusionError> {
     const SIGN: &str = "__windrow_sign";
-    let side = |files: &[DataFile], sign: i64, name: &str| -> Result<Option<LogicalPlan>, DataFusionError> {
+    let side = |files: &[DataFile],
+                sign: i64,
+                name: &str|
+     -> Result<Option<LogicalPlan>, DataFusionError> {
         if files.is_empty() {
             return Ok(None);
         }
-        let provider = DeltaSource::of_files(source.table.clone(), files.to_vec(), ScanLog::default())?;
-        let mut scan = LogicalPlanBuilder::scan(name, provider_as_source(Arc::new(provider)), None)?;
+        let provider =
+            DeltaSource::of_files(source.table.clone(), files.to_vec(), ScanLog::default())?;
+        let mut scan =
+            LogicalPlanBuilder::scan(name, provider_as_source(Arc::new(provider)), None)?;
         for filter in filters {
             scan = scan.filter(windrow_executor::predicate::bare(filter.clone())?)?;
         }
@@ -182,12 +245,19 @@ fn changed_rows(
         Ok(Some(scan.project(exprs)?.build()?))
     };
     let wanted = || Expr::Column(Column::new_unqualified(column));
-    let (added, removed) =
-        (side(&source.added, 1, "added")?, side(&source.removed, -1, "removed")?);
+    let (added, removed) = (
+        side(&source.added, 1, "added")?,
+        side(&source.removed, -1, "removed")?,
+    );
     let both = match (added, removed) {
         (None, None) => return Ok(None),
         (Some(one), None) | (None, Some(one)) => {
-            return Ok(Some(LogicalPlanBuilder::from(one).project([wanted()])?.distinct()?.build()?));
+            return Ok(Some(
+                LogicalPlanBuilder::from(one)
+                    .project([wanted()])?
+                    .distinct()?
+                    .build()?,
+            ));
         }
         (Some(a), Some(b)) => LogicalPlanBuilder::from(a).union(b)?.build()?,
     };

@@ -30,8 +30,8 @@ use crate::removal::RemovalPlanner;
 use crate::report::{
     Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
-use crate::slices;
 use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+use crate::slices;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -86,7 +86,10 @@ struct Inner {
 
 impl Update {
     /// Reads and checks everything. Nothing is written.
-    pub async fn prepare(config: PipelineConfig, options: &UpdateOptions) -> Result<Self, Vec<Fault>> {
+    pub async fn prepare(
+        config: PipelineConfig,
+        options: &UpdateOptions,
+    ) -> Result<Self, Vec<Fault>> {
         let (project, mut faults) = Project::read(config);
         let clock = options.now.unwrap_or_else(Utc::now);
         let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
@@ -117,14 +120,20 @@ impl Update {
             Ok(order) => order,
             Err(circles) => {
                 for circle in circles {
-                    let names: Vec<&str> =
-                        circle.iter().map(|i| project.flows[*i].name.as_str()).collect();
+                    let names: Vec<&str> = circle
+                        .iter()
+                        .map(|i| project.flows[*i].name.as_str())
+                        .collect();
                     faults.push(
                         Fault::new(
                             "DEPENDENCY_CYCLE",
                             format!("these read each other in a circle: {}", names.join(", ")),
                         )
-                        .at(project.flows[circle[0]].definition.name.place.clone()),
+                        .at(project.flows[circle[0]]
+                            .definition
+                            .name
+                            .place
+                            .clone()),
                     );
                 }
                 (0..project.flows.len()).collect()
@@ -149,7 +158,11 @@ impl Update {
             warnings,
         };
         update.check_flows(&mut faults).await;
-        if faults.is_empty() { Ok(update) } else { Err(unique(faults)) }
+        if faults.is_empty() {
+            Ok(update)
+        } else {
+            Err(unique(faults))
+        }
     }
 
     /// Plans every flow once, so that each fault of a query or a schema is known before anything
@@ -158,6 +171,9 @@ impl Update {
         let mut upstream = self.upstream_at_start();
         for index in self.order.clone() {
             let table = self.inner.project.flows[index].table;
+            if !is_available(&self.inner.project.flows[index].definition.kind) {
+                continue;
+            }
             let planned = self.plan(index, &upstream).await;
             match planned {
                 Ok(plan) => {
@@ -179,10 +195,17 @@ impl Update {
     }
 
     fn writes(&self, table: usize) -> bool {
-        self.inner.project.tables[table].flows.iter().any(|f| self.inner.selected.contains(f))
+        self.inner.project.tables[table]
+            .flows
+            .iter()
+            .any(|f| self.inner.selected.contains(f))
     }
 
-    async fn plan(&self, index: usize, upstream: &BTreeMap<usize, Upstream>) -> Result<FlowPlan, Vec<Fault>> {
+    async fn plan(
+        &self,
+        index: usize,
+        upstream: &BTreeMap<usize, Upstream>,
+    ) -> Result<FlowPlan, Vec<Fault>> {
         self.inner.plan(index, upstream, false).await
     }
 
@@ -207,11 +230,14 @@ impl Update {
         let mut found = Vec::new();
         let mut upstream = self.upstream_at_start();
         for (table, existing) in &self.inner.existing {
-            upstream.entry(*table).or_insert_with(|| Upstream::Existing(existing.clone()));
+            upstream
+                .entry(*table)
+                .or_insert_with(|| Upstream::Existing(existing.clone()));
         }
         for (index, request) in &self.inner.requests {
             let table = self.inner.project.flows[*index].table;
-            let (true, Some(existing)) = (request.full_refresh, self.inner.existing.get(&table)) else {
+            let (true, Some(existing)) = (request.full_refresh, self.inner.existing.get(&table))
+            else {
                 continue;
             };
             if self.inner.project.tables[table].definition.kind == TableKind::MaterializedView {
@@ -221,7 +247,10 @@ impl Update {
             plan.full_refresh = false;
             let rows = rows_outside(&plan, existing).await?;
             if rows > 0 {
-                found.push(RowsAtRisk { table: self.inner.project.tables[table].shown.clone(), rows });
+                found.push(RowsAtRisk {
+                    table: self.inner.project.tables[table].shown.clone(),
+                    rows,
+                });
             }
         }
         Ok(found)
@@ -231,14 +260,18 @@ impl Update {
     pub async fn explain(&self) -> UpdateReport {
         let mut upstream = self.upstream_at_start();
         for (table, existing) in &self.inner.existing {
-            upstream.entry(*table).or_insert_with(|| Upstream::Existing(existing.clone()));
+            upstream
+                .entry(*table)
+                .or_insert_with(|| Upstream::Existing(existing.clone()));
         }
         let mut reports = Vec::new();
         for index in &self.order {
             let flow = &self.inner.project.flows[*index];
             let plan = self.plan(*index, &upstream).await;
             if let Ok(plan) = &plan {
-                upstream.entry(flow.table).or_insert_with(|| Upstream::Planned(visible(plan)));
+                upstream
+                    .entry(flow.table)
+                    .or_insert_with(|| Upstream::Planned(visible(plan)));
             }
             if self.inner.selected.contains(index) {
                 let report = match plan {
@@ -255,7 +288,12 @@ impl Update {
     }
 
     fn position(&self, flow: &str) -> usize {
-        self.inner.project.flows.iter().position(|f| f.name == flow).unwrap_or(usize::MAX)
+        self.inner
+            .project
+            .flows
+            .iter()
+            .position(|f| f.name == flow)
+            .unwrap_or(usize::MAX)
     }
 
     fn report(&self, state: UpdateState, flows: Vec<FlowReport>) -> UpdateReport {
@@ -270,7 +308,10 @@ impl Update {
             update_id: self.inner.id.clone(),
             pipeline: self.inner.project.config.name.clone(),
             state,
-            now: self.inner.clock.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            now: self
+                .inner
+                .clock
+                .to_rfc3339_opts(SecondsFormat::AutoSi, true),
             flows,
             warnings: self.warnings.clone(),
             error,
@@ -302,14 +343,19 @@ impl Update {
                     .into_iter()
                     .filter(|s| inner.selected.contains(s))
                     .collect();
-                let failed = sources
-                    .iter()
-                    .find(|s| reports.get(s).is_some_and(|r| r.status != FlowStatus::Completed));
+                let failed = sources.iter().find(|s| {
+                    reports
+                        .get(s)
+                        .is_some_and(|r| r.status != FlowStatus::Completed)
+                });
                 if let Some(failed) = failed {
                     started.insert(*index);
                     let problem = Problem {
                         code: "UPSTREAM_FAILED".into(),
-                        message: format!("`{}`, which it reads, did not complete", inner.project.flows[*failed].name),
+                        message: format!(
+                            "`{}`, which it reads, did not complete",
+                            inner.project.flows[*failed].name
+                        ),
                         help: None,
                     };
                     let mut report = inner.blank(*index, FlowStatus::Skipped, Some(problem));
@@ -345,7 +391,8 @@ impl Update {
                 }
                 Some(Ok((index, report, table))) => {
                     if let Some(table) = table {
-                        upstream.insert(inner.project.flows[index].table, Upstream::Existing(table));
+                        upstream
+                            .insert(inner.project.flows[index].table, Upstream::Existing(table));
                     }
                     reports.insert(index, report);
                 }
@@ -358,17 +405,25 @@ impl Update {
                             message: format!("the flow's task ended unexpectedly: {error}"),
                             help: Some("this is a fault of Windrow; nothing was written".into()),
                         };
-                        reports.insert(index, inner.blank(index, FlowStatus::Failed, Some(problem)));
+                        reports
+                            .insert(index, inner.blank(index, FlowStatus::Failed, Some(problem)));
                     }
                 }
             }
         }
         let flows: Vec<FlowReport> = reports.into_values().collect();
         let failed = flows.iter().any(|f| f.status != FlowStatus::Completed);
-        let state = if failed { UpdateState::Failed } else { UpdateState::Completed };
+        let state = if failed {
+            UpdateState::Failed
+        } else {
+            UpdateState::Completed
+        };
         let mut report = self.report(state, flows);
         if let Err(problem) = self.end(state).await {
-            report.warnings.push(format!("warning: the event log was not written: {}", problem.message));
+            report.warnings.push(format!(
+                "warning: the event log was not written: {}",
+                problem.message
+            ));
         }
         report
     }
@@ -390,10 +445,16 @@ impl Update {
             .await
             .map_err(table_problem)?;
         for id in recovered {
-            tracing::info!(update = id, "events of an update whose process had ended were written");
+            tracing::info!(
+                update = id,
+                "events of an update whose process had ended were written"
+            );
         }
-        let names: Vec<&str> =
-            inner.selected.iter().map(|i| inner.project.flows[*i].name.as_str()).collect();
+        let names: Vec<&str> = inner
+            .selected
+            .iter()
+            .map(|i| inner.project.flows[*i].name.as_str())
+            .collect();
         inner.recorder.add(
             "create_update",
             None,
@@ -430,9 +491,12 @@ impl Update {
             );
         }
         inner.progress("RUNNING", Level::Info);
-        let log = events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
-        let log_version =
-            Table::open(&log, None).await.map_err(table_problem)?.map_or(-1, |t| t.version());
+        let log =
+            events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
+        let log_version = Table::open(&log, None)
+            .await
+            .map_err(table_problem)?
+            .map_or(-1, |t| t.version());
         let targets = inner
             .selected
             .iter()
@@ -448,13 +512,19 @@ impl Update {
             })
             .collect();
         let pending = Pending::new(&inner.recorder, log_version, targets);
-        events::leave_note(&config.storage, &config.store_options, &pending).await.map_err(table_problem)
+        events::leave_note(&config.storage, &config.store_options, &pending)
+            .await
+            .map_err(table_problem)
     }
 
     async fn end(&self, state: UpdateState) -> Result<(), Problem> {
         let inner = &self.inner;
         let config = &inner.project.config;
-        let level = if state == UpdateState::Completed { Level::Info } else { Level::Error };
+        let level = if state == UpdateState::Completed {
+            Level::Info
+        } else {
+            Level::Error
+        };
         inner.progress(state.word(), level);
         let problem = |e: windrow_delta::TableError| Problem {
             code: e.code().into(),
@@ -468,15 +538,21 @@ impl Update {
             help: None,
         })?;
         let log = events::log_location(&config.storage, &config.store_options).map_err(problem)?;
-        events::append(&session, &log, &inner.id, &inner.recorder.events()).await.map_err(problem)?;
+        events::append(&session, &log, &inner.id, &inner.recorder.events())
+            .await
+            .map_err(problem)?;
         crate::failpoint::reached("after_events");
-        events::take_note(&config.storage, &config.store_options, &inner.id).await.map_err(problem)
+        events::take_note(&config.storage, &config.store_options, &inner.id)
+            .await
+            .map_err(problem)
     }
 }
 
 impl Inner {
     fn session(&self) -> Result<datafusion::execution::session_state::SessionState, String> {
-        self.engine.session(self.clock, self.project.time_zone(), false).map_err(|e| e.to_string())
+        self.engine
+            .session(self.clock, self.project.time_zone(), false)
+            .map_err(|e| e.to_string())
     }
 
     async fn plan(
@@ -565,22 +641,28 @@ impl Inner {
     fn record_planning(&self, index: usize, report: &FlowReport) {
         let flow = &self.project.flows[index];
         let target = &self.project.tables[flow.table].shown;
-        let Some(technique) = report.technique else { return };
+        let Some(technique) = report.technique else {
+            return;
+        };
         let issues: Vec<Value> = report
             .fallback_reasons
             .iter()
             .map(|r| json!({"issue_type": r.word(), "prevent_incrementalization": true}))
             .collect();
-        let information: Vec<Value> = [Technique::NoOp, Technique::PartitionOverwrite, Technique::CompleteRecompute]
-            .into_iter()
-            .map(|t| {
-                json!({"maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
+        let information: Vec<Value> = [
+            Technique::NoOp,
+            Technique::PartitionOverwrite,
+            Technique::CompleteRecompute,
+        ]
+        .into_iter()
+        .map(|t| {
+            json!({"maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
                     "is_chosen": t == technique,
                     "is_applicable": t == technique || t == Technique::CompleteRecompute,
                     "incrementalization_issues": if t == Technique::CompleteRecompute { json!([]) }
                         else { json!(issues) }})
-            })
-            .collect();
+        })
+        .collect();
         self.recorder.add(
             "planning_information",
             Some((&flow.name, target)),
@@ -601,17 +683,28 @@ impl Inner {
         };
         let query_problem = |e: datafusion::error::DataFusionError| {
             let (code, message) = words_of(&e);
-            Problem { code: code.into(), message, help: None }
+            Problem {
+                code: code.into(),
+                message,
+                help: None,
+            }
         };
         let state = match &plan.existing {
-            Some(existing) => FlowState::load(existing, &flow.name).await.map_err(table_problem)?,
+            Some(existing) => FlowState::load(existing, &flow.name)
+                .await
+                .map_err(table_problem)?,
             None => None,
         };
         let filters = ScanFilters::of(plan).map_err(query_problem)?;
-        let gathered =
-            facts::gather(plan, state.as_ref(), &filters, self.project.time_zone(), &self.clock)
-                .await
-                .map_err(table_problem)?;
+        let gathered = facts::gather(
+            plan,
+            state.as_ref(),
+            &filters,
+            self.project.time_zone(),
+            &self.clock,
+        )
+        .await
+        .map_err(table_problem)?;
         let mut facts = gathered.facts;
         let mut decision = decide(&facts);
         let worth_trying = decision.reasons == [FallbackReason::IncrementalTechniqueNotAvailable];
@@ -624,14 +717,20 @@ impl Inner {
                     plan.narrow(slices.condition).map_err(query_problem)?;
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, flow = flow.name, "changed rows could not be read"),
+                Err(error) => {
+                    tracing::debug!(%error, flow = flow.name, "changed rows could not be read")
+                }
             }
         }
         let rows = match decision.technique {
             Technique::NoOp => None,
             _ => Some(plan.windowed().map_err(query_problem)?),
         };
-        Ok(Prepared { state, filters, work: Work { rows, decision } })
+        Ok(Prepared {
+            state,
+            filters,
+            work: Work { rows, decision },
+        })
     }
 
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
@@ -639,19 +738,27 @@ impl Inner {
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
-            windrow_executor::local::physical(&plan.bound.state, rows).await.map_err(|e| {
-                let (code, message) = words_of(&e);
-                Problem { code: code.into(), message, help: None }
-            })?;
+            windrow_executor::local::physical(&plan.bound.state, rows)
+                .await
+                .map_err(|e| {
+                    let (code, message) = words_of(&e);
+                    Problem {
+                        code: code.into(),
+                        message,
+                        help: None,
+                    }
+                })?;
         }
         report.sources = source_reports(plan, &prepared.filters);
         report.metrics.bytes_scanned = report.sources.iter().map(|s| s.bytes_scanned).sum();
         if let (Some(existing), true) = (&plan.existing, prepared.work.rows.is_some()) {
-            let removal = RemovalPlanner::preview(plan, existing).await.map_err(|e| Problem {
-                code: e.code().into(),
-                message: e.to_string(),
-                help: None,
-            })?;
+            let removal = RemovalPlanner::preview(plan, existing)
+                .await
+                .map_err(|e| Problem {
+                    code: e.code().into(),
+                    message: e.to_string(),
+                    help: None,
+                })?;
             report.metrics.num_deleted_rows = removal.deleted_rows;
             let (removed, unclear) = (removal.remove.len() as u64, removal.looked_into);
             report.effect = Some(Effect {
@@ -672,7 +779,11 @@ impl Inner {
         report.slices.total = u64::from(prepared.work.rows.is_some());
     }
 
-    async fn run_one(&self, index: usize, upstream: &BTreeMap<usize, Upstream>) -> (FlowReport, Option<Table>) {
+    async fn run_one(
+        &self,
+        index: usize,
+        upstream: &BTreeMap<usize, Upstream>,
+    ) -> (FlowReport, Option<Table>) {
         let mut report = self.blank(index, FlowStatus::Failed, None);
         match self.try_run(index, upstream, false, &mut report).await {
             Ok(done) => {
@@ -713,7 +824,10 @@ impl Inner {
         spilling_joins: bool,
         report: &mut FlowReport,
     ) -> Result<Done, Problem> {
-        let mut plan = self.plan(index, upstream, spilling_joins).await.map_err(first_problem)?;
+        let mut plan = self
+            .plan(index, upstream, spilling_joins)
+            .await
+            .map_err(first_problem)?;
         let prepared = self.prepare(&mut plan).await?;
         self.describe(&plan, &prepared, report);
         if !spilling_joins {
@@ -726,7 +840,11 @@ impl Inner {
             partitions: self.engine.partitions(),
             memory_limit: self.engine.memory_limit(),
         };
-        let Prepared { state, filters, work } = prepared;
+        let Prepared {
+            state,
+            filters,
+            work,
+        } = prepared;
         match run_flow(&context, &plan, work, state, &filters, !spilling_joins).await {
             Ok(done) => Ok(done),
             Err(Stopped::Failed(problem)) => Err(problem),
@@ -743,6 +861,14 @@ struct Prepared {
     work: Work,
 }
 
+/// Flows of other kinds are refused by name when the project is read.
+fn is_available(kind: &FlowKind) -> bool {
+    matches!(
+        kind,
+        FlowKind::ReplaceWhere { .. } | FlowKind::MaterializedView { .. }
+    )
+}
+
 /// The columns of a planned target as its readers will see them.
 fn visible(plan: &FlowPlan) -> datafusion::arrow::datatypes::SchemaRef {
     use datafusion::catalog::TableProvider;
@@ -751,9 +877,11 @@ fn visible(plan: &FlowPlan) -> datafusion::arrow::datatypes::SchemaRef {
 
 fn first_problem(faults: Vec<Fault>) -> Problem {
     match faults.into_iter().next() {
-        Some(fault) => {
-            Problem { code: fault.code.into(), message: fault.message, help: fault.help }
-        }
+        Some(fault) => Problem {
+            code: fault.code.into(),
+            message: fault.message,
+            help: fault.help,
+        },
         None => Problem {
             code: "UPSTREAM_NOT_PLANNED".into(),
             message: "a table that it reads could not be planned".into(),
@@ -785,24 +913,39 @@ async fn rows_outside(plan: &FlowPlan, existing: &Table) -> Result<u64, Problem>
         while let Some(files) = batches.try_next().await.map_err(table_problem)? {
             for file in files {
                 let rows = windrow_delta::prune::record_count(file.stats.as_deref()).unwrap_or(1);
-                let gone = file.deletion_vector.as_ref().map_or(0, |v| v.cardinality.unsigned_abs());
+                let gone = file
+                    .deletion_vector
+                    .as_ref()
+                    .map_or(0, |v| v.cardinality.unsigned_abs());
                 total += rows.saturating_sub(gone);
             }
         }
     }
-    let removal = RemovalPlanner::default().plan(plan, existing).await.map_err(|e| {
-        let (code, message) = words_of(&e);
-        Problem { code: code.into(), message, help: None }
-    })?;
+    let removal = RemovalPlanner::default()
+        .plan(plan, existing)
+        .await
+        .map_err(|e| {
+            let (code, message) = words_of(&e);
+            Problem {
+                code: code.into(),
+                message,
+                help: None,
+            }
+        })?;
     Ok(total.saturating_sub(removal.deleted_rows))
 }
 
 fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
     let number = |key: &str| match project.setting(key) {
         None => Ok(None),
-        Some(text) => crate::run::parse_bytes(text).map(|n| Some(n as usize)).ok_or_else(|| {
-            Fault::new("WRONG_VALUE", format!("setting `{key}` is `{text}`, which is no number of bytes"))
-        }),
+        Some(text) => crate::run::parse_bytes(text)
+            .map(|n| Some(n as usize))
+            .ok_or_else(|| {
+                Fault::new(
+                    "WRONG_VALUE",
+                    format!("setting `{key}` is `{text}`, which is no number of bytes"),
+                )
+            }),
     };
     Ok(EngineOptions {
         memory_limit: number("windrow.memoryLimit")?,
@@ -811,10 +954,18 @@ fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
 }
 
 /// Windrow's own settings; those of other engines are passed over.
-const SETTINGS: &[&str] = &["windrow.memoryLimit", "windrow.partitions", "windrow.targetFileSize"];
+const SETTINGS: &[&str] = &[
+    "windrow.memoryLimit",
+    "windrow.partitions",
+    "windrow.targetFileSize",
+];
 
 fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
-    for key in project.settings.keys().filter(|k| k.starts_with("windrow.")) {
+    for key in project
+        .settings
+        .keys()
+        .filter(|k| k.starts_with("windrow."))
+    {
         if !SETTINGS.contains(&key.as_str()) {
             faults.push(
                 Fault::new("UNKNOWN_SETTING", format!("there is no setting `{key}`"))
@@ -825,8 +976,11 @@ fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
     let zone = project.time_zone();
     if !is_zone(zone) {
         faults.push(
-            Fault::new("UNKNOWN_TIME_ZONE", format!("spark.sql.session.timeZone is `{zone}`, which is no time zone"))
-                .help("use a name such as Europe/Berlin, or an offset such as +02:00"),
+            Fault::new(
+                "UNKNOWN_TIME_ZONE",
+                format!("spark.sql.session.timeZone is `{zone}`, which is no time zone"),
+            )
+            .help("use a name such as Europe/Berlin, or an offset such as +02:00"),
         );
     }
 }
@@ -868,9 +1022,12 @@ fn select(
             match find(written) {
                 Some(index) => found.push(index),
                 None => faults.push(
-                    Fault::new("TABLE_NOT_FOUND", format!("{option} names `{written}`, which is no table of this pipeline"))
-                        .hint(name::did_you_mean(written, tables.iter().copied()))
-                        .help(format!("its tables are {}", tables.join(", "))),
+                    Fault::new(
+                        "TABLE_NOT_FOUND",
+                        format!("{option} names `{written}`, which is no table of this pipeline"),
+                    )
+                    .hint(name::did_you_mean(written, tables.iter().copied()))
+                    .help(format!("its tables are {}", tables.join(", "))),
                 ),
             }
         }
@@ -883,15 +1040,23 @@ fn select(
     } else {
         refresh.iter().chain(&full).copied().collect()
     };
-    let selected: BTreeSet<usize> =
-        chosen.iter().flat_map(|t| project.tables[*t].flows.iter().copied()).collect();
+    let selected: BTreeSet<usize> = chosen
+        .iter()
+        .flat_map(|t| project.tables[*t].flows.iter().copied())
+        .collect();
     let mut requests: BTreeMap<usize, FlowRequest> = BTreeMap::new();
     let guarded = |table: usize| {
         let key = "pipelines.reset.allowed";
-        let defined = project.tables[table].definition.properties.iter().find(|(k, _)| k == key);
-        let value = defined
-            .map(|(_, v)| v.clone())
-            .or_else(|| existing.get(&table).and_then(|t| t.properties().get(key).cloned()));
+        let defined = project.tables[table]
+            .definition
+            .properties
+            .iter()
+            .find(|(k, _)| k == key);
+        let value = defined.map(|(_, v)| v.clone()).or_else(|| {
+            existing
+                .get(&table)
+                .and_then(|t| t.properties().get(key).cloned())
+        });
         value.is_some_and(|v| v.eq_ignore_ascii_case("false"))
     };
     for table in &full {
@@ -899,7 +1064,10 @@ fn select(
             faults.push(
                 Fault::new(
                     "FULL_REFRESH_NOT_ALLOWED",
-                    format!("`{}` has pipelines.reset.allowed = false, so it can't be fully refreshed", project.tables[*table].shown),
+                    format!(
+                        "`{}` has pipelines.reset.allowed = false, so it can't be fully refreshed",
+                        project.tables[*table].shown
+                    ),
                 )
                 .help("set the property to true first, if its rows may go"),
             );
@@ -942,34 +1110,53 @@ fn overrides(
         .collect();
     for (flow, text) in &options.replace_where {
         let option = format!("--replace-where {flow}");
-        let index = project.flows.iter().position(|f| name::key(&f.name) == name::key(flow));
+        let index = project
+            .flows
+            .iter()
+            .position(|f| name::key(&f.name) == name::key(flow));
         let Some(index) = index else {
             faults.push(
-                Fault::new("FLOW_NOT_FOUND", format!("--replace-where names `{flow}`, which is no flow of this pipeline"))
-                    .hint(name::did_you_mean(flow, known.iter().copied()))
-                    .help(format!("its REPLACE WHERE flows are {}", known.join(", "))),
+                Fault::new(
+                    "FLOW_NOT_FOUND",
+                    format!("--replace-where names `{flow}`, which is no flow of this pipeline"),
+                )
+                .hint(name::did_you_mean(flow, known.iter().copied()))
+                .help(format!("its REPLACE WHERE flows are {}", known.join(", "))),
             );
             continue;
         };
-        let fault = if !matches!(project.flows[index].definition.kind, FlowKind::ReplaceWhere { .. }) {
+        let fault = if !matches!(
+            project.flows[index].definition.kind,
+            FlowKind::ReplaceWhere { .. }
+        ) {
             Some(Fault::new(
                 "OVERRIDE_NOT_ALLOWED",
                 format!("--replace-where names `{flow}`, which is no REPLACE WHERE flow"),
             ))
         } else if !selected.contains(&index) {
-            Some(Fault::new(
-                "OVERRIDE_NOT_SELECTED",
-                format!("--replace-where names `{flow}`, which this update does not refresh"),
+            Some(
+                Fault::new(
+                    "OVERRIDE_NOT_SELECTED",
+                    format!("--replace-where names `{flow}`, which this update does not refresh"),
+                )
+                .help(format!("add --refresh {flow}, or leave --refresh out")),
             )
-            .help(format!("add --refresh {flow}, or leave --refresh out")))
-        } else if requests.get(&index).is_some_and(|r| r.override_predicate.is_some()) {
-            Some(Fault::new("OVERRIDE_TWICE", format!("--replace-where names `{flow}` twice")))
+        } else if requests
+            .get(&index)
+            .is_some_and(|r| r.override_predicate.is_some())
+        {
+            Some(Fault::new(
+                "OVERRIDE_TWICE",
+                format!("--replace-where names `{flow}` twice"),
+            ))
         } else if requests.get(&index).is_some_and(|r| r.full_refresh) {
-            Some(Fault::new(
-                "OVERRIDE_WITH_FULL_REFRESH",
-                format!("`{flow}` can't be fully refreshed and take an override in one update"),
+            Some(
+                Fault::new(
+                    "OVERRIDE_WITH_FULL_REFRESH",
+                    format!("`{flow}` can't be fully refreshed and take an override in one update"),
+                )
+                .help("a full refresh uses the flow's own predicate; run the override afterwards"),
             )
-            .help("a full refresh uses the flow's own predicate; run the override afterwards"))
         } else {
             None
         };
