@@ -134,14 +134,10 @@ impl Pruner {
 
     /// Partition values decide alone: the predicate is evaluated on them, one row per file.
     fn exact(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
-<<<<<<< HEAD
-        let damaged = |reason: String| TableError::Damaged { url: url.to_string(), reason };
-=======
         let damaged = |reason: String| TableError::Damaged {
             url: url.to_string(),
             reason,
         };
->>>>>>> main
         if files.is_empty() {
             return Ok(Vec::new());
         }

@@ -8,10 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array};
-use datafusion::arrow::compute::kernels::cmp::eq;
-use datafusion::arrow::compute::kernels::length::length;
-use datafusion::arrow::compute::{nullif, partition};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+use datafusion::arrow::compute::partition;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -34,7 +32,7 @@ use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::json;
-use windrow_delta::{TableError, partition as partition_value};
+use windrow_delta::partition as partition_value;
 use windrow_delta::stats::StatsCollector;
 
 /// A rule that every staged row must keep.
@@ -351,8 +349,7 @@ impl StageTask {
             if batch.num_rows() == 0 {
                 continue;
             }
-            let (batch, emptied) = self.as_stored(batch)?;
-            self.check(&batch, &emptied)?;
+            self.check(&batch)?;
             if self.spec.partition_columns.is_empty() {
                 self.write(Vec::new(), &batch).await?;
                 continue;
@@ -384,38 +381,7 @@ impl StageTask {
         self.close().await
     }
 
-    /// The rows as readers will see them: a partition column keeps an empty text as null. Also the
-    /// columns in which there was one.
-    fn as_stored(&self, batch: RecordBatch) -> Result<(RecordBatch, Vec<usize>)> {
-        let mut emptied = Vec::new();
-        let mut columns = batch.columns().to_vec();
-        for index in &self.spec.partition_columns {
-            let column = &columns[*index];
-            if !matches!(column.data_type(), DataType::Utf8 | DataType::Utf8View | DataType::Binary) {
-                continue;
-            }
-            let empty = length(column)?;
-            let empty = eq(&empty, &Int32Array::new_scalar(0))?;
-            if empty.true_count() > 0 {
-                columns[*index] = nullif(column, &empty)?;
-                emptied.push(*index);
-            }
-        }
-        if emptied.is_empty() {
-            return Ok((batch, emptied));
-        }
-        // A column that may not be null is checked by its rule, which has a better message.
-        let fields: Vec<Field> = batch
-            .schema()
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(i, f)| f.as_ref().clone().with_nullable(f.is_nullable() || emptied.contains(&i)))
-            .collect();
-        Ok((RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?, emptied))
-    }
-
-    fn check(&self, batch: &RecordBatch, emptied: &[usize]) -> Result<()> {
+    fn check(&self, batch: &RecordBatch) -> Result<()> {
         for rule in &self.rules {
             let verdict = rule.expr.evaluate(batch)?.into_array(batch.num_rows())?;
             let verdict = as_boolean_array(&verdict)?;
@@ -423,19 +389,6 @@ impl StageTask {
                 !verdict.value(*row) || datafusion::arrow::array::Array::is_null(verdict, *row)
             });
             if let Some(row) = broken {
-                if let (RuleKind::Window, Some(column)) = (rule.kind, emptied.first()) {
-                    return Err(DataFusionError::External(Box::new(TableError::Refused {
-                        code: "EMPTY_PARTITION_VALUE",
-                        url: self.spec.table_path.clone(),
-                        reason: format!(
-                            "partition column `{}` has the empty text, which a Delta table keeps as null; as null \
-                             the row is outside the window {}: {}",
-                            self.schema.field(*column).name(),
-                            rule.name,
-                            row_text(batch, row)
-                        ),
-                    })));
-                }
                 return Err(DataFusionError::External(Box::new(RuleBroken {
                     kind: rule.kind,
                     name: rule.name.clone(),
