@@ -14,46 +14,71 @@ pub type Row = Vec<Option<String>>;
 
 /// The cells of a line, as they are written.
 pub fn split(line: &str) -> Vec<String> {
-    line.split('|').map(|cell| cell.trim().to_string()).collect()
+    line.split('|')
+        .map(|cell| cell.trim().to_string())
+        .collect()
 }
 
 /// A cell without its quotes: `null` is NULL, `'null'` and `''` are text.
 fn content(cell: &str) -> Option<&str> {
     match cell {
         "null" => None,
-        _ => Some(cell.strip_prefix('\'').and_then(|c| c.strip_suffix('\'')).unwrap_or(cell)),
+        _ => Some(
+            cell.strip_prefix('\'')
+                .and_then(|c| c.strip_suffix('\''))
+                .unwrap_or(cell),
+        ),
     }
 }
 
 /// A column of `data_type` with these cells.
 pub fn column(cells: &[&str], data_type: &DataType) -> Outcome<ArrayRef> {
-    let texts: ArrayRef = Arc::new(StringArray::from_iter(cells.iter().map(|cell| content(cell))));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter(
+        cells.iter().map(|cell| content(cell)),
+    ));
     cast(&texts, data_type)
 }
 
 pub fn cast(array: &ArrayRef, data_type: &DataType) -> Outcome<ArrayRef> {
-    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     cast_with_options(array, data_type, &options).map_err(|e| format!("{e} (as {data_type})"))
 }
 
 /// Rows of some columns of a table; the other columns are NULL.
 pub fn batch(names: &[String], rows: &[Vec<String>], schema: &SchemaRef) -> Outcome<RecordBatch> {
     for name in names {
-        if !schema.fields().iter().any(|f| f.name().eq_ignore_ascii_case(name)) {
+        if !schema
+            .fields()
+            .iter()
+            .any(|f| f.name().eq_ignore_ascii_case(name))
+        {
             return Err(format!("the table has no column `{name}`"));
         }
     }
     if let Some(row) = rows.iter().find(|row| row.len() != names.len()) {
-        return Err(format!("{} cells for {} columns: {}", row.len(), names.len(), row.join(" | ")));
+        return Err(format!(
+            "{} cells for {} columns: {}",
+            row.len(),
+            names.len(),
+            row.join(" | ")
+        ));
     }
     let columns = schema
         .fields()
         .iter()
-        .map(|field| match names.iter().position(|n| n.eq_ignore_ascii_case(field.name())) {
-            None => Ok(new_null_array(field.data_type(), rows.len())),
-            Some(at) => {
-                let cells: Vec<&str> = rows.iter().map(|row| row[at].as_str()).collect();
-                column(&cells, field.data_type())
+        .map(|field| {
+            match names
+                .iter()
+                .position(|n| n.eq_ignore_ascii_case(field.name()))
+            {
+                None => Ok(new_null_array(field.data_type(), rows.len())),
+                Some(at) => {
+                    let cells: Vec<&str> = rows.iter().map(|row| row[at].as_str()).collect();
+                    column(&cells, field.data_type())
+                }
             }
         })
         .collect::<Outcome<Vec<_>>>()?;
@@ -74,7 +99,13 @@ pub fn rows(batches: &[RecordBatch]) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for batch in batches {
         for index in 0..batch.num_rows() {
-            rows.push(batch.columns().iter().map(|c| shown(c, index)).collect::<Outcome<Row>>()?);
+            rows.push(
+                batch
+                    .columns()
+                    .iter()
+                    .map(|c| shown(c, index))
+                    .collect::<Outcome<Row>>()?,
+            );
         }
     }
     Ok(rows)
@@ -83,13 +114,19 @@ pub fn rows(batches: &[RecordBatch]) -> Outcome<Vec<Row>> {
 /// The cells of an expected row, each in the form in which a value of its column is shown.
 pub fn expected(cells: &[String], types: &[DataType]) -> Outcome<Row> {
     if cells.len() != types.len() {
-        return Err(format!("{} cells for {} columns: {}", cells.len(), types.len(), cells.join(" | ")));
+        return Err(format!(
+            "{} cells for {} columns: {}",
+            cells.len(),
+            types.len(),
+            cells.join(" | ")
+        ));
     }
     cells
         .iter()
         .zip(types)
         .map(|(cell, data_type)| {
-            if data_type.is_nested() || matches!(data_type, DataType::Binary | DataType::BinaryView) {
+            if data_type.is_nested() || matches!(data_type, DataType::Binary | DataType::BinaryView)
+            {
                 return Ok(content(cell).map(str::to_string));
             }
             shown(&column(&[cell], data_type)?, 0)
@@ -120,5 +157,9 @@ pub fn difference(found: &[Row], expected: &[Row]) -> Option<String> {
             text.push_str(&format!("\n    {sign} {}", cells.join(" | ")));
         }
     }
-    Some(format!("{} rows, expected {} (- is missing, + is too much):{text}", found.len(), expected.len()))
+    Some(format!(
+        "{} rows, expected {} (- is missing, + is too much):{text}",
+        found.len(),
+        expected.len()
+    ))
 }

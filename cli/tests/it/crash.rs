@@ -14,14 +14,24 @@ use crate::pipeline::{Pipeline, STORAGE, target};
 use crate::{Outcome, cells, python, words};
 
 /// The steps of a run at which a development build dies on demand, in their order.
-const STEPS: [&str; 6] =
-    ["before_stage", "after_stage", "before_commit", "after_commit", "before_events", "after_events"];
+const STEPS: [&str; 6] = [
+    "before_stage",
+    "after_stage",
+    "before_commit",
+    "after_commit",
+    "before_events",
+    "after_events",
+];
 const NOW: [&str; 2] = ["--now", "2026-03-10T00:00:00Z"];
-const SQL: &str = "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= date_add(current_date(), -4) BY NAME
+const SQL: &str =
+    "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= date_add(current_date(), -4) BY NAME
     SELECT d, k, sum(x) AS x FROM s GROUP BY d, k;";
 
 fn play<F: Future<Output = Outcome>>(test: F) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     if let Err(failure) = runtime.block_on(test) {
         panic!("{failure}");
     }
@@ -41,15 +51,25 @@ async fn prepared(folder: &Path, rows_a_day: u32) -> Outcome<Pipeline> {
         nullable: true,
     };
     let new = NewTable {
-        columns: vec![column("d", "date"), column("k", "long"), column("x", "long")],
+        columns: vec![
+            column("d", "date"),
+            column("k", "long"),
+            column("x", "long"),
+        ],
         ..NewTable::default()
     };
     pipeline.lake.create("src/s", &new).await?;
     append(&pipeline, "src/s", &days(10, rows_a_day, 1)).await?;
     pipeline.call("run", &NOW).await?.expect_exit(0)?;
-    let own = "SELECT DATE '2026-02-01' AS d, 1 AS k, -1 AS x UNION ALL SELECT DATE '2026-03-09', 1, -1";
+    let own =
+        "SELECT DATE '2026-02-01' AS d, 1 AS k, -1 AS x UNION ALL SELECT DATE '2026-03-09', 1, -1";
     append(&pipeline, &target("t"), own).await?;
-    append(&pipeline, &target("t"), "SELECT CAST(NULL AS DATE) AS d, 2 AS k, -2 AS x").await?;
+    append(
+        &pipeline,
+        &target("t"),
+        "SELECT CAST(NULL AS DATE) AS d, 2 AS k, -2 AS x",
+    )
+    .await?;
     append(&pipeline, "src/s", &days(10, rows_a_day / 2 + 1, 1000)).await?;
     Ok(pipeline)
 }
@@ -69,11 +89,19 @@ async fn append(pipeline: &Pipeline, place: &str, select: &str) -> Outcome {
         let columns = schema
             .fields()
             .iter()
-            .map(|f| cells::cast(part.column_by_name(f.name()).ok_or("a column")?, f.data_type()))
+            .map(|f| {
+                cells::cast(
+                    part.column_by_name(f.name()).ok_or("a column")?,
+                    f.data_type(),
+                )
+            })
             .collect::<Outcome<Vec<_>>>()?;
         parts.push(RecordBatch::try_new(schema.clone(), columns).map_err(words)?);
     }
-    pipeline.lake.append(place, concat_batches(&schema, &parts).map_err(words)?).await
+    pipeline
+        .lake
+        .append(place, concat_batches(&schema, &parts).map_err(words)?)
+        .await
 }
 
 fn copy(from: &Path, to: &Path) -> Outcome {
@@ -95,12 +123,17 @@ fn twin(of: &Pipeline, folder: &Path) -> Outcome<Pipeline> {
     copy(Path::new(&of.dir()), &folder.join("lake"))?;
     let at = folder.join("pipeline");
     std::fs::create_dir_all(&at).map_err(words)?;
-    Ok(Pipeline::new(&at, Lake::folder(&folder.join("lake"))?).source("s").sql(SQL))
+    Ok(Pipeline::new(&at, Lake::folder(&folder.join("lake"))?)
+        .source("s")
+        .sql(SQL))
 }
 
 /// Event types and statuses of one flow's committed versions, with how often each is told.
 async fn commits_told(pipeline: &Pipeline) -> Outcome<Vec<String>> {
-    let log = pipeline.lake.open(&format!("{STORAGE}/system/events")).await?;
+    let log = pipeline
+        .lake
+        .open(&format!("{STORAGE}/system/events"))
+        .await?;
     let columns = ["event_type", "message"].map(str::to_string);
     let rows = pipeline.lake.rows(&log, &columns).await?.1;
     let mut told: Vec<String> = rows
@@ -117,7 +150,10 @@ async fn vacuumed(pipeline: &Pipeline) -> Outcome {
     let place = target("t");
     let named = files(&pipeline.lake.open(&place).await?)?;
     let rows = pipeline.lake.all_rows(&place).await?;
-    pipeline.call("vacuum", &["--retention-hours", "0"]).await?.expect_exit(0)?;
+    pipeline
+        .call("vacuum", &["--retention-hours", "0"])
+        .await?
+        .expect_exit(0)?;
     let there: BTreeSet<String> = pipeline
         .lake
         .objects(&place)
@@ -127,7 +163,9 @@ async fn vacuumed(pipeline: &Pipeline) -> Outcome {
         .map(|p| p.trim_start_matches(&format!("{place}/")).to_string())
         .collect();
     if there != named {
-        return Err(format!("after vacuum there are {there:#?}, the log names {named:#?}"));
+        return Err(format!(
+            "after vacuum there are {there:#?}, the log names {named:#?}"
+        ));
     }
     match cells::difference(&pipeline.lake.all_rows(&place).await?, &rows) {
         None => Ok(()),
@@ -149,20 +187,28 @@ fn each_step_of_a_run() {
         }
         for step in STEPS {
             let pipeline = twin(&start, &scratch.path().join(step))?;
-            dies_and_recovers(&pipeline, step, &old, &new).await.map_err(|e| format!("{step}: {e}"))?;
+            dies_and_recovers(&pipeline, step, &old, &new)
+                .await
+                .map_err(|e| format!("{step}: {e}"))?;
         }
         Ok(())
     });
 }
 
-async fn dies_and_recovers(pipeline: &Pipeline, step: &str, old: &[cells::Row], new: &[cells::Row]) -> Outcome {
+async fn dies_and_recovers(
+    pipeline: &Pipeline,
+    step: &str,
+    old: &[cells::Row],
+    new: &[cells::Row],
+) -> Outcome {
     let place = target("t");
     let child = pipeline.start("run", &NOW, &[("WINDROW_DIE_AT", step)])?;
     let died = crate::program::end(child).await?;
     if died.exit.is_some() {
         return Err(format!("it was not killed: {}", died.told()));
     }
-    let committed = STEPS.iter().position(|s| *s == step) >= STEPS.iter().position(|s| *s == "after_commit");
+    let committed =
+        STEPS.iter().position(|s| *s == step) >= STEPS.iter().position(|s| *s == "after_commit");
     let expected = if committed { new } else { old };
     if let Some(difference) = cells::difference(&pipeline.lake.all_rows(&place).await?, expected) {
         return Err(format!("right after the death: {difference}"));
@@ -178,11 +224,16 @@ async fn dies_and_recovers(pipeline: &Pipeline, step: &str, old: &[cells::Row], 
     // Two versions by foreign writers lie between the first run and the last.
     let told = commits_told(pipeline).await?;
     let wanted = ["version 0 of t", "version 3 of t"].map(str::to_string);
-    if told[..2.min(told.len())] != wanted || told.iter().filter(|t| *t == "version 3 of t").count() != 1 {
+    if told[..2.min(told.len())] != wanted
+        || told.iter().filter(|t| *t == "version 3 of t").count() != 1
+    {
         return Err(format!("the event log tells of the commits {told:?}"));
     }
     vacuumed(pipeline).await?;
-    let uris = [pipeline.lake.location(&place), pipeline.lake.location(&format!("{STORAGE}/system/events"))];
+    let uris = [
+        pipeline.lake.location(&place),
+        pipeline.lake.location(&format!("{STORAGE}/system/events")),
+    ];
     python::check_tables(&uris, &["--foreign"], &[])
 }
 
@@ -190,7 +241,14 @@ async fn dies_and_recovers(pipeline: &Pipeline, step: &str, old: &[cells::Row], 
 async fn orphans(pipeline: &Pipeline) -> Outcome<usize> {
     let place = target("t");
     let mut named = BTreeSet::new();
-    for version in 0..=pipeline.lake.versions(&place).await?.get(&place).copied().unwrap_or(0) {
+    for version in 0..=pipeline
+        .lake
+        .versions(&place)
+        .await?
+        .get(&place)
+        .copied()
+        .unwrap_or(0)
+    {
         named.extend(files(&pipeline.lake.open_at(&place, version).await?)?);
     }
     let objects = pipeline.lake.objects(&place).await?;
@@ -220,15 +278,25 @@ fn each_step_of_the_first_run() {
             if crate::program::end(child).await?.exit.is_some() {
                 return Err(format!("{step}: it was not killed"));
             }
-            pipeline.call("run", &NOW).await?.expect_exit(0).map_err(|e| format!("{step}: {e}"))?;
-            if let Some(difference) = cells::difference(&pipeline.lake.all_rows(&target("t")).await?, &rows) {
+            pipeline
+                .call("run", &NOW)
+                .await?
+                .expect_exit(0)
+                .map_err(|e| format!("{step}: {e}"))?;
+            if let Some(difference) =
+                cells::difference(&pipeline.lake.all_rows(&target("t")).await?, &rows)
+            {
                 return Err(format!("{step}: {difference}"));
             }
             let told = commits_told(&pipeline).await?;
             if told.iter().filter(|t| *t == "version 0 of t").count() != 1 {
-                return Err(format!("{step}: the event log tells of the commits {told:?}"));
+                return Err(format!(
+                    "{step}: the event log tells of the commits {told:?}"
+                ));
             }
-            vacuumed(&pipeline).await.map_err(|e| format!("{step}: {e}"))?;
+            vacuumed(&pipeline)
+                .await
+                .map_err(|e| format!("{step}: {e}"))?;
         }
         Ok(())
     });
@@ -257,14 +325,22 @@ fn killed_from_outside_at_any_moment() {
             let rows = pipeline.lake.all_rows(&target("t")).await?;
             if rows != old && rows != new {
                 let difference = cells::difference(&rows, &new).unwrap_or_default();
-                return Err(format!("killed after {part:.2} of the time: neither old nor new: {difference}"));
+                return Err(format!(
+                    "killed after {part:.2} of the time: neither old nor new: {difference}"
+                ));
             }
         }
         pipeline.call("run", &NOW).await?.expect_exit(0)?;
-        if let Some(difference) = cells::difference(&pipeline.lake.all_rows(&target("t")).await?, &new) {
+        if let Some(difference) =
+            cells::difference(&pipeline.lake.all_rows(&target("t")).await?, &new)
+        {
             return Err(format!("after the last run: {difference}"));
         }
         vacuumed(&pipeline).await?;
-        python::check_tables(&[pipeline.lake.location(&target("t"))], &["--foreign", "--no-orphans"], &[])
+        python::check_tables(
+            &[pipeline.lake.location(&target("t"))],
+            &["--foreign", "--no-orphans"],
+            &[],
+        )
     });
 }

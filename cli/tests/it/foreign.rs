@@ -26,10 +26,17 @@ pub struct Hand {
 
 /// All actions of a table's log, oldest first, and the newest version.
 async fn actions(lake: &Lake, table: &str) -> Outcome<(Vec<Value>, u64)> {
-    let newest = lake.versions(table).await?.get(table).copied().ok_or("there is no log")?;
+    let newest = lake
+        .versions(table)
+        .await?
+        .get(table)
+        .copied()
+        .ok_or("there is no log")?;
     let mut found = Vec::new();
     for version in 0..=newest {
-        let entry = lake.read(&format!("{table}/_delta_log/{version:020}.json")).await?;
+        let entry = lake
+            .read(&format!("{table}/_delta_log/{version:020}.json"))
+            .await?;
         for line in String::from_utf8_lossy(&entry).lines() {
             found.push(serde_json::from_str(line).map_err(words)?);
         }
@@ -37,7 +44,13 @@ async fn actions(lake: &Lake, table: &str) -> Outcome<(Vec<Value>, u64)> {
     Ok((found, newest))
 }
 
-async fn commit(lake: &Lake, table: &str, version: u64, operation: &str, actions: Vec<Value>) -> Outcome {
+async fn commit(
+    lake: &Lake,
+    table: &str,
+    version: u64,
+    operation: &str,
+    actions: Vec<Value>,
+) -> Outcome {
     let info = json!({"commitInfo": {"timestamp": chrono::Utc::now().timestamp_millis(), "operation": operation}});
     let mut text = info.to_string();
     for action in actions {
@@ -45,7 +58,11 @@ async fn commit(lake: &Lake, table: &str, version: u64, operation: &str, actions
         text.push_str(&action.to_string());
     }
     text.push('\n');
-    lake.write(&format!("{table}/_delta_log/{version:020}.json"), text.into_bytes()).await
+    lake.write(
+        &format!("{table}/_delta_log/{version:020}.json"),
+        text.into_bytes(),
+    )
+    .await
 }
 
 /// A change of one column of a mapped table.
@@ -59,13 +76,24 @@ pub enum Alteration {
 /// Changes a column of a table with column mapping by name; no data file is touched.
 pub async fn alter(lake: &Lake, table: &str, alteration: &Alteration) -> Outcome {
     let (actions, newest) = actions(lake, table).await?;
-    let mut metadata =
-        actions.iter().rev().find_map(|a| a.get("metaData")).cloned().ok_or("the log has no metaData")?;
-    let text = metadata["schemaString"].as_str().ok_or("the log has no schema")?;
+    let mut metadata = actions
+        .iter()
+        .rev()
+        .find_map(|a| a.get("metaData"))
+        .cloned()
+        .ok_or("the log has no metaData")?;
+    let text = metadata["schemaString"]
+        .as_str()
+        .ok_or("the log has no schema")?;
     let mut schema: Value = serde_json::from_str(text).map_err(words)?;
-    let fields = schema["fields"].as_array_mut().ok_or("the schema has no fields")?;
+    let fields = schema["fields"]
+        .as_array_mut()
+        .ok_or("the schema has no fields")?;
     let at = |fields: &[Value], name: &str| {
-        fields.iter().position(|f| f["name"] == name).ok_or(format!("there is no column {name}"))
+        fields
+            .iter()
+            .position(|f| f["name"] == name)
+            .ok_or(format!("there is no column {name}"))
     };
     match alteration {
         Alteration::Rename(old, new) => {
@@ -78,15 +106,27 @@ pub async fn alter(lake: &Lake, table: &str, alteration: &Alteration) -> Outcome
         }
         Alteration::Add(name, delta_type) => {
             let last = metadata["configuration"]["delta.columnMapping.maxColumnId"].as_str();
-            let id = last.and_then(|id| id.parse::<u64>().ok()).ok_or("the table is not mapped")? + 1;
-            fields.push(json!({"name": name, "type": delta_type, "nullable": true, "metadata": {
+            let id = last
+                .and_then(|id| id.parse::<u64>().ok())
+                .ok_or("the table is not mapped")?
+                + 1;
+            fields.push(
+                json!({"name": name, "type": delta_type, "nullable": true, "metadata": {
                 "delta.columnMapping.id": id,
-                "delta.columnMapping.physicalName": format!("col-{}", uuid_like(id))}}));
+                "delta.columnMapping.physicalName": format!("col-{}", uuid_like(id))}}),
+            );
             metadata["configuration"]["delta.columnMapping.maxColumnId"] = json!(id.to_string());
         }
     }
     metadata["schemaString"] = json!(schema.to_string());
-    commit(lake, table, newest + 1, "ALTER TABLE", vec![json!({"metaData": metadata})]).await
+    commit(
+        lake,
+        table,
+        newest + 1,
+        "ALTER TABLE",
+        vec![json!({"metaData": metadata})],
+    )
+    .await
 }
 
 fn uuid_like(id: u64) -> String {
@@ -103,17 +143,35 @@ impl Hand {
                 live.remove(path);
             }
             if let Some(add) = action.get("add") {
-                live.insert(add["path"].as_str().ok_or("an add without path")?.to_string(), add.clone());
+                live.insert(
+                    add["path"]
+                        .as_str()
+                        .ok_or("an add without path")?
+                        .to_string(),
+                    add.clone(),
+                );
             }
         }
-        let protocol = actions.iter().rev().find_map(|a| a.get("protocol")).ok_or("the log has no protocol")?;
-        if !protocol["readerFeatures"].as_array().is_some_and(|f| f.contains(&json!("deletionVectors"))) {
-            return Err("the table takes no deletion vectors: set delta.enableDeletionVectors".into());
+        let protocol = actions
+            .iter()
+            .rev()
+            .find_map(|a| a.get("protocol"))
+            .ok_or("the log has no protocol")?;
+        if !protocol["readerFeatures"]
+            .as_array()
+            .is_some_and(|f| f.contains(&json!("deletionVectors")))
+        {
+            return Err(
+                "the table takes no deletion vectors: set delta.enableDeletionVectors".into(),
+            );
         }
         let mut changes = Vec::new();
         for (path, add) in live {
             let rows = matching(lake, table, &path, condition).await?;
-            let known = self.gone.entry((table.to_string(), path.clone())).or_default();
+            let known = self
+                .gone
+                .entry((table.to_string(), path.clone()))
+                .or_default();
             // A restore may have brought rows back.
             if add.get("deletionVector").is_none_or(Value::is_null) {
                 known.clear();
@@ -160,8 +218,14 @@ async fn matching(lake: &Lake, table: &str, path: &str, condition: &str) -> Outc
     let numbered = RecordBatch::try_new(schema.clone(), columns).map_err(words)?;
     let context = SessionContext::new();
     let memory = MemTable::try_new(schema, vec![vec![numbered]]).map_err(words)?;
-    context.register_table("f", Arc::new(memory)).map_err(words)?;
-    let found = batches(&context, &format!("SELECT __position FROM f WHERE {condition}")).await?;
+    context
+        .register_table("f", Arc::new(memory))
+        .map_err(words)?;
+    let found = batches(
+        &context,
+        &format!("SELECT __position FROM f WHERE {condition}"),
+    )
+    .await?;
     Ok(found
         .iter()
         .flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec())
@@ -194,7 +258,9 @@ fn z85(bytes: &[u8]) -> String {
     padded.resize(bytes.len().div_ceil(4) * 4, 0);
     let mut text = String::new();
     for four in padded.chunks(4) {
-        let mut value = four.iter().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+        let mut value = four
+            .iter()
+            .fold(0u32, |value, byte| value << 8 | u32::from(*byte));
         let mut five = [0u8; 5];
         for digit in five.iter_mut().rev() {
             *digit = ALPHABET[(value % 85) as usize];

@@ -47,15 +47,23 @@ pub struct NewTable {
 
 impl Lake {
     pub fn folder(path: &std::path::Path) -> Outcome<Self> {
-        let root = Url::from_directory_path(path).map_err(|()| format!("{} is not absolute", path.display()))?;
-        Ok(Self { root, options: HashMap::new() })
+        let root = Url::from_directory_path(path)
+            .map_err(|()| format!("{} is not absolute", path.display()))?;
+        Ok(Self {
+            root,
+            options: HashMap::new(),
+        })
     }
 
     /// The place of a path relative to the root.
     pub fn url(&self, relative: &str) -> Url {
         let mut url = self.root.clone();
         if !relative.is_empty() {
-            url.set_path(&format!("{}{}/", self.root.path(), relative.trim_end_matches('/')));
+            url.set_path(&format!(
+                "{}{}/",
+                self.root.path(),
+                relative.trim_end_matches('/')
+            ));
         }
         url
     }
@@ -79,20 +87,32 @@ impl Lake {
     }
 
     pub async fn open_at(&self, relative: &str, version: u64) -> Outcome<DeltaTable> {
-        self.builder(relative)?.with_version(version).load().await.map_err(words)
+        self.builder(relative)?
+            .with_version(version)
+            .load()
+            .await
+            .map_err(words)
     }
 
     pub fn store(&self) -> Outcome<Arc<dyn ObjectStore>> {
         if let Ok(path) = self.root.to_file_path() {
             std::fs::create_dir_all(&path).map_err(words)?;
         }
-        Ok(self.builder("")?.build_storage().map_err(words)?.object_store(None))
+        Ok(self
+            .builder("")?
+            .build_storage()
+            .map_err(words)?
+            .object_store(None))
     }
 
     /// Paths of the objects below a folder, relative to the root, with their sizes.
     pub async fn objects(&self, folder: &str) -> Outcome<BTreeMap<String, u64>> {
         let found = self.store()?.list(Some(&Path::from(folder)));
-        found.map_ok(|meta| (meta.location.to_string(), meta.size)).try_collect().await.map_err(words)
+        found
+            .map_ok(|meta| (meta.location.to_string(), meta.size))
+            .try_collect()
+            .await
+            .map_err(words)
     }
 
     pub async fn read(&self, path: &str) -> Outcome<Vec<u8>> {
@@ -101,7 +121,11 @@ impl Lake {
     }
 
     pub async fn write(&self, path: &str, bytes: Vec<u8>) -> Outcome {
-        self.store()?.put(&Path::from(path), bytes.into()).await.map(|_| ()).map_err(words)
+        self.store()?
+            .put(&Path::from(path), bytes.into())
+            .await
+            .map(|_| ())
+            .map_err(words)
     }
 
     pub async fn remove(&self, path: &str) -> Outcome {
@@ -112,8 +136,15 @@ impl Lake {
     pub async fn versions(&self, folder: &str) -> Outcome<BTreeMap<String, u64>> {
         let mut versions = BTreeMap::new();
         for path in self.objects(folder).await?.keys() {
-            let Some((table, entry)) = path.split_once("/_delta_log/") else { continue };
-            let Some(version) = entry.strip_suffix(".json").and_then(|v| v.parse::<u64>().ok()) else { continue };
+            let Some((table, entry)) = path.split_once("/_delta_log/") else {
+                continue;
+            };
+            let Some(version) = entry
+                .strip_suffix(".json")
+                .and_then(|v| v.parse::<u64>().ok())
+            else {
+                continue;
+            };
             let newest = versions.entry(table.to_string()).or_insert(version);
             *newest = version.max(*newest);
         }
@@ -128,9 +159,14 @@ impl Lake {
             .columns
             .iter()
             .map(|column| {
-                let data_type: deltalake::kernel::DataType = serde_json::from_value(serde_json::Value::String(column.delta_type.clone()))
-                    .map_err(|e| format!("type of {}: {e}", column.name))?;
-                Ok(StructField::new(column.name.clone(), data_type, column.nullable))
+                let data_type: deltalake::kernel::DataType =
+                    serde_json::from_value(serde_json::Value::String(column.delta_type.clone()))
+                        .map_err(|e| format!("type of {}: {e}", column.name))?;
+                Ok(StructField::new(
+                    column.name.clone(),
+                    data_type,
+                    column.nullable,
+                ))
             })
             .collect::<Outcome<Vec<_>>>()?;
         self.builder(relative)?
@@ -139,7 +175,11 @@ impl Lake {
             .create()
             .with_columns(fields)
             .with_partition_columns(new.partitioned_by.clone())
-            .with_configuration(new.properties.iter().map(|(k, v)| (k.clone(), Some(v.clone()))))
+            .with_configuration(
+                new.properties
+                    .iter()
+                    .map(|(k, v)| (k.clone(), Some(v.clone()))),
+            )
             .with_raise_if_key_not_exists(false)
             .await
             .map_err(words)
@@ -147,12 +187,21 @@ impl Lake {
 
     pub async fn append(&self, relative: &str, rows: RecordBatch) -> Outcome {
         let table = self.open(relative).await?;
-        table.write(vec![rows]).with_save_mode(SaveMode::Append).await.map(|_| ()).map_err(words)
+        table
+            .write(vec![rows])
+            .with_save_mode(SaveMode::Append)
+            .await
+            .map(|_| ())
+            .map_err(words)
     }
 
     pub async fn overwrite(&self, relative: &str, rows: RecordBatch) -> Outcome {
         self.delete(relative, None).await?;
-        if rows.num_rows() > 0 { self.append(relative, rows).await } else { Ok(()) }
+        if rows.num_rows() > 0 {
+            self.append(relative, rows).await
+        } else {
+            Ok(())
+        }
     }
 
     pub async fn delete(&self, relative: &str, condition: Option<&str>) -> Outcome {
@@ -163,7 +212,12 @@ impl Lake {
         delete.await.map(|_| ()).map_err(words)
     }
 
-    pub async fn update(&self, relative: &str, set: &[(String, String)], condition: Option<&str>) -> Outcome {
+    pub async fn update(
+        &self,
+        relative: &str,
+        set: &[(String, String)],
+        condition: Option<&str>,
+    ) -> Outcome {
         let mut update = self.open(relative).await?.update();
         for (column, value) in set {
             update = update.with_update(column.as_str(), value.as_str());
@@ -185,13 +239,19 @@ impl Lake {
     }
 
     pub async fn restore(&self, relative: &str, version: u64) -> Outcome {
-        let restore = self.open(relative).await?.restore().with_version_to_restore(version);
+        let restore = self
+            .open(relative)
+            .await?
+            .restore()
+            .with_version_to_restore(version);
         restore.await.map(|_| ()).map_err(words)
     }
 
     pub async fn checkpoint(&self, relative: &str) -> Outcome {
         let table = self.open(relative).await?;
-        deltalake::checkpoints::create_checkpoint(&table, None).await.map_err(words)
+        deltalake::checkpoints::create_checkpoint(&table, None)
+            .await
+            .map_err(words)
     }
 
     /// Removes all data files that the newest version does not name.
@@ -211,16 +271,26 @@ impl Lake {
     }
 
     /// Rows of a query over the table `t`, with the types of its columns.
-    pub async fn rows(&self, table: &DeltaTable, columns: &[String]) -> Outcome<(Vec<DataType>, Vec<cells::Row>)> {
+    pub async fn rows(
+        &self,
+        table: &DeltaTable,
+        columns: &[String],
+    ) -> Outcome<(Vec<DataType>, Vec<cells::Row>)> {
         let context = SessionContext::new();
         register(&context, "t", table).await?;
         let schema = arrow_schema(table)?;
         let mut chosen = Vec::new();
         for name in columns {
-            let field = schema.fields().iter().find(|f| f.name().eq_ignore_ascii_case(name));
+            let field = schema
+                .fields()
+                .iter()
+                .find(|f| f.name().eq_ignore_ascii_case(name));
             let field = field.ok_or_else(|| {
                 let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-                format!("it has no column `{name}`, its columns are {}", names.join(", "))
+                format!(
+                    "it has no column `{name}`, its columns are {}",
+                    names.join(", ")
+                )
             })?;
             chosen.push(quoted(field.name()));
         }
@@ -230,7 +300,11 @@ impl Lake {
     /// All rows with all columns, in the order of the columns.
     pub async fn all_rows(&self, relative: &str) -> Outcome<Vec<cells::Row>> {
         let table = self.open(relative).await?;
-        let names: Vec<String> = arrow_schema(&table)?.fields().iter().map(|f| f.name().clone()).collect();
+        let names: Vec<String> = arrow_schema(&table)?
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
         let mut rows = self.rows(&table, &names).await?.1;
         rows.sort();
         Ok(rows)
@@ -252,7 +326,9 @@ pub fn files(table: &DeltaTable) -> Outcome<BTreeSet<String>> {
     let uris = table.get_file_uris().map_err(words)?;
     Ok(uris
         .map(|uri| {
-            let path = uri.strip_prefix(root).or_else(|| uri.strip_prefix(table.table_url().path().trim_end_matches('/')));
+            let path = uri
+                .strip_prefix(root)
+                .or_else(|| uri.strip_prefix(table.table_url().path().trim_end_matches('/')));
             path.unwrap_or(&uri).trim_start_matches('/').to_string()
         })
         .collect())
@@ -267,11 +343,25 @@ pub async fn register(context: &SessionContext, name: &str, table: &DeltaTable) 
 }
 
 pub async fn batches(context: &SessionContext, sql: &str) -> Outcome<Vec<RecordBatch>> {
-    context.sql(sql).await.map_err(words)?.collect().await.map_err(words)
+    context
+        .sql(sql)
+        .await
+        .map_err(words)?
+        .collect()
+        .await
+        .map_err(words)
 }
 
-pub async fn query(context: &SessionContext, sql: &str) -> Outcome<(Vec<DataType>, Vec<cells::Row>)> {
+pub async fn query(
+    context: &SessionContext,
+    sql: &str,
+) -> Outcome<(Vec<DataType>, Vec<cells::Row>)> {
     let frame = context.sql(sql).await.map_err(words)?;
-    let types = frame.schema().fields().iter().map(|f| f.data_type().clone()).collect();
+    let types = frame
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.data_type().clone())
+        .collect();
     Ok((types, cells::rows(&frame.collect().await.map_err(words)?)?))
 }

@@ -17,8 +17,13 @@ use crate::{Outcome, cells, words};
 
 const CASES: u32 = 4;
 const FLOWS: usize = 8;
-const COLUMNS: [(&str, &str); 5] =
-    [("id", "long"), ("d", "date"), ("k", "string"), ("x", "double"), ("n", "integer")];
+const COLUMNS: [(&str, &str); 5] = [
+    ("id", "long"),
+    ("d", "date"),
+    ("k", "string"),
+    ("x", "double"),
+    ("n", "integer"),
+];
 
 #[derive(Debug, Clone)]
 enum Value {
@@ -32,7 +37,9 @@ type Row = [Option<Value>; 4];
 
 fn day(offset: i64) -> NaiveDate {
     let first = NaiveDate::from_ymd_opt(2026, 2, 25).unwrap_or_default();
-    first.checked_add_days(Days::new(offset.unsigned_abs())).unwrap_or_default()
+    first
+        .checked_add_days(Days::new(offset.unsigned_abs()))
+        .unwrap_or_default()
 }
 
 fn compare(a: &Value, b: &Value) -> Ordering {
@@ -52,7 +59,11 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 fn literal(value: &Option<Value>, dates_as_text: bool) -> String {
     match value {
         None => "NULL".into(),
-        Some(Value::Day(d)) => format!("{}'{}'", if dates_as_text { "" } else { "DATE" }, day(i64::from(*d))),
+        Some(Value::Day(d)) => format!(
+            "{}'{}'",
+            if dates_as_text { "" } else { "DATE" },
+            day(i64::from(*d))
+        ),
         Some(Value::Text(t)) => format!("'{t}'"),
         Some(Value::Double(x)) if !x.is_finite() => format!("CAST('{x}' AS DOUBLE)"),
         Some(Value::Double(x)) => format!("{x:?}D"),
@@ -113,14 +124,26 @@ fn holds(a: &Option<Value>, operator: &str, b: &Option<Value>) -> Option<bool> {
 impl Predicate {
     fn sql(&self) -> String {
         match self {
-            Self::Compare(c, op, value, text) => format!("{} {op} {}", name(*c), literal(value, *text)),
+            Self::Compare(c, op, value, text) => {
+                format!("{} {op} {}", name(*c), literal(value, *text))
+            }
             Self::Null(c, not) => format!("{} IS {}NULL", name(*c), if *not { "NOT " } else { "" }),
             Self::In(c, list, not) => {
                 let list: Vec<String> = list.iter().map(|v| literal(v, false)).collect();
-                format!("{} {}IN ({})", name(*c), if *not { "NOT " } else { "" }, list.join(", "))
+                format!(
+                    "{} {}IN ({})",
+                    name(*c),
+                    if *not { "NOT " } else { "" },
+                    list.join(", ")
+                )
             }
             Self::Between(c, from, to) => {
-                format!("{} BETWEEN {} AND {}", name(*c), literal(from, false), literal(to, false))
+                format!(
+                    "{} BETWEEN {} AND {}",
+                    name(*c),
+                    literal(from, false),
+                    literal(to, false)
+                )
             }
             Self::And(a, b) => format!("({} AND {})", a.sql(), b.sql()),
             Self::Or(a, b) => format!("({} OR {})", a.sql(), b.sql()),
@@ -133,10 +156,15 @@ impl Predicate {
             Self::Compare(c, op, value, _) => holds(&row[*c], op, value),
             Self::Null(c, not) => Some(row[*c].is_none() != *not),
             Self::In(c, list, not) => {
-                let found = list.iter().map(|v| holds(&row[*c], "=", v)).fold(Some(false), or);
+                let found = list
+                    .iter()
+                    .map(|v| holds(&row[*c], "=", v))
+                    .fold(Some(false), or);
                 found.map(|f| f != *not)
             }
-            Self::Between(c, from, to) => and(holds(&row[*c], ">=", from), holds(&row[*c], "<=", to)),
+            Self::Between(c, from, to) => {
+                and(holds(&row[*c], ">=", from), holds(&row[*c], "<=", to))
+            }
             Self::And(a, b) => and(a.of(row), b.of(row)),
             Self::Or(a, b) => or(a.of(row), b.of(row)),
             Self::Not(a) => a.of(row).map(|a| !a),
@@ -161,13 +189,18 @@ struct Case {
 fn value(column: usize) -> BoxedStrategy<Value> {
     match column {
         0 => (0u8..12).prop_map(Value::Day).boxed(),
-        1 => prop::sample::select(vec!["a", "b", "c d", "é/%"]).prop_map(Value::Text).boxed(),
+        1 => prop::sample::select(vec!["a", "b", "c d", "é/%"])
+            .prop_map(Value::Text)
+            .boxed(),
         2 => prop::sample::select(vec![0.0, -0.0, 1.5, -2.0, 1e300, f64::NAN, f64::INFINITY])
             .prop_map(Value::Double)
             .boxed(),
-        _ => prop_oneof![(-3i32..4).boxed(), prop::sample::select(vec![i32::MIN, i32::MAX]).boxed()]
-            .prop_map(Value::Int)
-            .boxed(),
+        _ => prop_oneof![
+            (-3i32..4).boxed(),
+            prop::sample::select(vec![i32::MIN, i32::MAX]).boxed()
+        ]
+        .prop_map(Value::Int)
+        .boxed(),
     }
 }
 
@@ -204,16 +237,24 @@ fn predicate() -> impl Strategy<Value = Predicate> {
 
 fn case() -> impl Strategy<Value = Case> {
     let partitions = prop::sample::select(vec![None, None, Some("k"), Some("d")]);
-    (predicate(), partitions, files(), files(), 0u8..2, any::<bool>()).prop_map(
-        |(predicate, partitioned_by, before, source, shift, only_with_n)| Case {
-            predicate,
-            partitioned_by,
-            before,
-            source,
-            shift,
-            only_with_n,
-        },
+    (
+        predicate(),
+        partitions,
+        files(),
+        files(),
+        0u8..2,
+        any::<bool>(),
     )
+        .prop_map(
+            |(predicate, partitioned_by, before, source, shift, only_with_n)| Case {
+                predicate,
+                partitioned_by,
+                before,
+                source,
+                shift,
+                only_with_n,
+            },
+        )
 }
 
 /// Rows with ids that are not used elsewhere in the case.
@@ -234,8 +275,15 @@ fn numbered(files: &[Vec<Row>], first: usize) -> Vec<Vec<(usize, Row)>> {
 
 impl Case {
     fn sql(&self, index: usize) -> String {
-        let partitions = self.partitioned_by.map(|p| format!(" PARTITIONED BY ({p})")).unwrap_or_default();
-        let filter = if self.only_with_n { " WHERE n IS NOT NULL" } else { "" };
+        let partitions = self
+            .partitioned_by
+            .map(|p| format!(" PARTITIONED BY ({p})"))
+            .unwrap_or_default();
+        let filter = if self.only_with_n {
+            " WHERE n IS NOT NULL"
+        } else {
+            ""
+        };
         format!(
             "CREATE STREAMING TABLE t{index}{partitions} FLOW REPLACE WHERE {} BY NAME \
              SELECT id, date_add(d, {}) AS d, k, x, n FROM s{index}{filter};\n",
@@ -245,7 +293,10 @@ impl Case {
     }
 
     fn after(&self) -> Vec<(usize, Row)> {
-        let stay = numbered(&self.before, 0).into_iter().flatten().filter(|(_, r)| self.predicate.of(r) != Some(true));
+        let stay = numbered(&self.before, 0)
+            .into_iter()
+            .flatten()
+            .filter(|(_, r)| self.predicate.of(r) != Some(true));
         let come = numbered(&self.source, 1000)
             .into_iter()
             .flatten()
@@ -262,7 +313,14 @@ impl Case {
 }
 
 fn cells_of(rows: &[(usize, Row)]) -> Vec<Vec<String>> {
-    rows.iter().map(|(id, row)| [id.to_string()].into_iter().chain(row.iter().map(cell)).collect()).collect()
+    rows.iter()
+        .map(|(id, row)| {
+            [id.to_string()]
+                .into_iter()
+                .chain(row.iter().map(cell))
+                .collect()
+        })
+        .collect()
 }
 
 async fn obeys(cases: &[Case]) -> Outcome {
@@ -276,21 +334,33 @@ async fn obeys(cases: &[Case]) -> Outcome {
     let names: Vec<String> = COLUMNS.iter().map(|(n, _)| n.to_string()).collect();
     let columns: Vec<Column> = COLUMNS
         .iter()
-        .map(|(n, t)| Column { name: n.to_string(), delta_type: t.to_string(), nullable: true })
+        .map(|(n, t)| Column {
+            name: n.to_string(),
+            delta_type: t.to_string(),
+            nullable: true,
+        })
         .collect();
     for index in 0..cases.len() {
         pipeline = pipeline.source(&format!("s{index}"));
-        let new = NewTable { columns: columns.clone(), ..NewTable::default() };
+        let new = NewTable {
+            columns: columns.clone(),
+            ..NewTable::default()
+        };
         pipeline.lake.create(&format!("src/s{index}"), &new).await?;
     }
     pipeline.call("run", &[]).await?.expect_exit(0)?;
     for (index, case) in cases.iter().enumerate() {
-        let places = [(target(&format!("t{index}")), numbered(&case.before, 0)),
-            (format!("src/s{index}"), numbered(&case.source, 1000))];
+        let places = [
+            (target(&format!("t{index}")), numbered(&case.before, 0)),
+            (format!("src/s{index}"), numbered(&case.source, 1000)),
+        ];
         for (place, files) in places {
             let schema = pipeline.lake.schema(&place).await?;
             for rows in files {
-                pipeline.lake.append(&place, cells::batch(&names, &cells_of(&rows), &schema)?).await?;
+                pipeline
+                    .lake
+                    .append(&place, cells::batch(&names, &cells_of(&rows), &schema)?)
+                    .await?;
             }
         }
     }
@@ -311,8 +381,16 @@ async fn obeys(cases: &[Case]) -> Outcome {
 
 #[test]
 fn after_is_before_outside_and_query_inside() {
-    let cases = std::env::var("WINDROW_LAW_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(CASES);
-    let config = Config { cases, max_shrink_iters: 60, failure_persistence: None, ..Config::default() };
+    let cases = std::env::var("WINDROW_LAW_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(CASES);
+    let config = Config {
+        cases,
+        max_shrink_iters: 60,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new(config);
     let result = runner.run(&prop::collection::vec(case(), FLOWS), |cases| {
         let runtime = tokio::runtime::Builder::new_current_thread()

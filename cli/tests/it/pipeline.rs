@@ -47,7 +47,10 @@ impl Pipeline {
     /// The place of a source, or else of a target.
     pub fn place(&self, table: &str) -> String {
         let key = table.to_lowercase();
-        let source = self.sources.iter().find(|(name, _)| name.to_lowercase() == key);
+        let source = self
+            .sources
+            .iter()
+            .find(|(name, _)| name.to_lowercase() == key);
         source.map_or_else(|| target(table), |(_, place)| place.clone())
     }
 
@@ -60,17 +63,43 @@ impl Pipeline {
                 [catalog, _, _] => {
                     catalogs.insert(catalog, self.lake.location(&format!("lake/{catalog}")));
                 }
-                _ => tables.push_str(&format!("  {}: {}\n", quoted(name), quoted(&self.lake.location(place)))),
+                _ => tables.push_str(&format!(
+                    "  {}: {}\n",
+                    quoted(name),
+                    quoted(&self.lake.location(place))
+                )),
             }
         }
-        let catalogs: String =
-            catalogs.iter().map(|(name, root)| format!("  {}: {}\n", quoted(name), quoted(root))).collect();
+        let catalogs: String = catalogs
+            .iter()
+            .map(|(name, root)| format!("  {}: {}\n", quoted(name), quoted(root)))
+            .collect();
         let defaults = [
             ("name", " pipeline_under_test\n".to_string()),
-            ("storage", format!(" {}\n", quoted(&self.lake.location(STORAGE)))),
-            ("libraries", "\n  - glob: {include: \"transformations/**\"}\n".to_string()),
-            ("tables", if tables.is_empty() { " {}\n".into() } else { format!("\n{tables}") }),
-            ("catalogs", if catalogs.is_empty() { " {}\n".into() } else { format!("\n{catalogs}") }),
+            (
+                "storage",
+                format!(" {}\n", quoted(&self.lake.location(STORAGE))),
+            ),
+            (
+                "libraries",
+                "\n  - glob: {include: \"transformations/**\"}\n".to_string(),
+            ),
+            (
+                "tables",
+                if tables.is_empty() {
+                    " {}\n".into()
+                } else {
+                    format!("\n{tables}")
+                },
+            ),
+            (
+                "catalogs",
+                if catalogs.is_empty() {
+                    " {}\n".into()
+                } else {
+                    format!("\n{catalogs}")
+                },
+            ),
         ];
         let mut text = String::new();
         for (key, value) in defaults {
@@ -120,7 +149,11 @@ impl Pipeline {
             all.extend(["--output", "json"]);
         }
         let mut environment = self.lake.options.clone();
-        environment.extend(variables.iter().map(|(k, v)| (k.to_string(), v.to_string())));
+        environment.extend(
+            variables
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string())),
+        );
         program::start(&self.folder, &all, &environment)
     }
 }

@@ -32,20 +32,39 @@ impl Ended {
 
     /// All that it said, for failures.
     pub fn told(&self) -> String {
-        let indented = |text: &str| text.lines().map(|l| format!("\n    {l}")).collect::<String>();
-        format!("exit {:?}{}{}", self.exit, indented(&self.stdout), indented(&self.stderr))
+        let indented = |text: &str| {
+            text.lines()
+                .map(|l| format!("\n    {l}"))
+                .collect::<String>()
+        };
+        format!(
+            "exit {:?}{}{}",
+            self.exit,
+            indented(&self.stdout),
+            indented(&self.stderr)
+        )
     }
 
     pub fn expect_exit(self, code: i32) -> Outcome<Self> {
-        if self.exit == Some(code) { Ok(self) } else { Err(format!("expected exit {code}: {}", self.told())) }
+        if self.exit == Some(code) {
+            Ok(self)
+        } else {
+            Err(format!("expected exit {code}: {}", self.told()))
+        }
     }
 }
 
 /// Starts a call. The process is ended when its handle is dropped.
-pub fn start(folder: &Path, arguments: &[&str], variables: &HashMap<String, String>) -> Outcome<Child> {
+pub fn start(
+    folder: &Path,
+    arguments: &[&str],
+    variables: &HashMap<String, String>,
+) -> Outcome<Child> {
     let named = std::env::var_os("WINDROW_TEST_PROGRAM");
     let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_windrow").into()));
-    for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("WINDROW_") || n.starts_with("AWS_")) {
+    for (name, _) in
+        std::env::vars().filter(|(n, _)| n.starts_with("WINDROW_") || n.starts_with("AWS_"))
+    {
         command.env_remove(name);
     }
     command

@@ -15,9 +15,14 @@ pub fn folder() -> PathBuf {
 pub fn interpreter() -> Outcome<PathBuf> {
     static MADE: OnceLock<Outcome<PathBuf>> = OnceLock::new();
     MADE.get_or_init(|| {
-        let made = Command::new(folder().join("setup-python")).output().map_err(|e| e.to_string())?;
+        let made = Command::new(folder().join("setup-python"))
+            .output()
+            .map_err(|e| e.to_string())?;
         if !made.status.success() {
-            return Err(format!("tests/setup-python failed: {}", String::from_utf8_lossy(&made.stderr)));
+            return Err(format!(
+                "tests/setup-python failed: {}",
+                String::from_utf8_lossy(&made.stderr)
+            ));
         }
         Ok(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim()))
     })

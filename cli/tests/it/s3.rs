@@ -35,7 +35,10 @@ impl Server {
         }
         let started = script()?.arg("start").output().map_err(words)?;
         if !started.status.success() {
-            return Err(format!("there is no S3 server: {}", String::from_utf8_lossy(&started.stderr)));
+            return Err(format!(
+                "there is no S3 server: {}",
+                String::from_utf8_lossy(&started.stderr)
+            ));
         }
         let variables = String::from_utf8_lossy(&started.stdout)
             .lines()
@@ -49,12 +52,24 @@ impl Server {
 
     /// A lake of its own.
     fn lake(&self) -> Outcome<Lake> {
-        let bucket = self.variables.get("WINDROW_TEST_BUCKET").ok_or("the server has no bucket")?;
+        let bucket = self
+            .variables
+            .get("WINDROW_TEST_BUCKET")
+            .ok_or("the server has no bucket")?;
         let unique = tempfile::tempdir().map_err(words)?;
-        let name = unique.path().file_name().unwrap_or_default().to_string_lossy().trim_start_matches('.').to_string();
+        let name = unique
+            .path()
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .trim_start_matches('.')
+            .to_string();
         let root = Url::parse(&format!("s3://{bucket}/{name}/")).map_err(words)?;
         let options = self.variables.iter().filter(|(k, _)| k.starts_with("AWS_"));
-        Ok(Lake { root, options: options.map(|(k, v)| (k.clone(), v.clone())).collect() })
+        Ok(Lake {
+            root,
+            options: options.map(|(k, v)| (k.clone(), v.clone())).collect(),
+        })
     }
 }
 
@@ -73,7 +88,10 @@ fn script() -> Outcome<Command> {
 }
 
 fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let server = Server::shared().unwrap_or_else(|e| panic!("{e}"));
     if let Err(failure) = runtime.block_on(test(server)) {
         panic!("{failure}");
@@ -84,7 +102,9 @@ fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
 fn scenarios() {
     on_s3(async |server| {
         for name in SCENARIOS {
-            play(name, Ground::Lake(server.lake()?)).await.map_err(|e| format!("on S3: {e}"))?;
+            play(name, Ground::Lake(server.lake()?))
+                .await
+                .map_err(|e| format!("on S3: {e}"))?;
         }
         Ok(())
     });
@@ -96,26 +116,48 @@ fn row(cells: &[&str]) -> Vec<String> {
 
 /// A source with one row for each of ten days, and the pipeline that reads the last ones.
 async fn pipeline(server: &Server, folder: &std::path::Path) -> Outcome<Pipeline> {
-    let sql = "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= '2026-03-05' BY NAME SELECT d, x FROM s;";
+    let sql =
+        "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= '2026-03-05' BY NAME SELECT d, x FROM s;";
     let pipeline = Pipeline::new(folder, server.lake()?).source("s").sql(sql);
     let columns = [("d", "date"), ("x", "long")]
-        .map(|(name, t)| Column { name: name.into(), delta_type: t.into(), nullable: true })
+        .map(|(name, t)| Column {
+            name: name.into(),
+            delta_type: t.into(),
+            nullable: true,
+        })
         .to_vec();
-    pipeline.lake.create("src/s", &NewTable { columns, ..NewTable::default() }).await?;
-    let rows: Vec<Vec<String>> = (1..=9).map(|d| row(&[&format!("2026-03-0{d}"), "1"])).collect();
+    pipeline
+        .lake
+        .create(
+            "src/s",
+            &NewTable {
+                columns,
+                ..NewTable::default()
+            },
+        )
+        .await?;
+    let rows: Vec<Vec<String>> = (1..=9)
+        .map(|d| row(&[&format!("2026-03-0{d}"), "1"]))
+        .collect();
     append(&pipeline, "src/s", &rows).await?;
     Ok(pipeline)
 }
 
 async fn append(pipeline: &Pipeline, place: &str, rows: &[Vec<String>]) -> Outcome {
     let schema = pipeline.lake.schema(place).await?;
-    pipeline.lake.append(place, cells::batch(&row(&["d", "x"]), rows, &schema)?).await
+    pipeline
+        .lake
+        .append(place, cells::batch(&row(&["d", "x"]), rows, &schema)?)
+        .await
 }
 
 async fn expect_rows(pipeline: &Pipeline, expected: &[Vec<String>]) -> Outcome {
     let table = pipeline.lake.open(&target("t")).await?;
     let (types, found) = pipeline.lake.rows(&table, &row(&["d", "x"])).await?;
-    let expected = expected.iter().map(|r| cells::expected(r, &types)).collect::<Outcome<Vec<_>>>()?;
+    let expected = expected
+        .iter()
+        .map(|r| cells::expected(r, &types))
+        .collect::<Outcome<Vec<_>>>()?;
     cells::difference(&found, &expected).map_or(Ok(()), Err)
 }
 
@@ -125,30 +167,51 @@ fn two_updates_at_once() {
     on_s3(async |server| {
         let folder = tempfile::tempdir().map_err(words)?;
         let pipeline = pipeline(&server, folder.path()).await?;
-        let window: Vec<Vec<String>> = (5..=9).map(|d| row(&[&format!("2026-03-0{d}"), "1"])).collect();
+        let window: Vec<Vec<String>> = (5..=9)
+            .map(|d| row(&[&format!("2026-03-0{d}"), "1"]))
+            .collect();
         for round in 0..4 {
             if round > 0 {
-                append(&pipeline, &target("t"), &[row(&["2026-01-01", "0"]), row(&["2026-03-06", "-1"])]).await?;
+                append(
+                    &pipeline,
+                    &target("t"),
+                    &[row(&["2026-01-01", "0"]), row(&["2026-03-06", "-1"])],
+                )
+                .await?;
             }
-            let (one, other) = (pipeline.start("run", &[], &[])?, pipeline.start("run", &[], &[])?);
+            let (one, other) = (
+                pipeline.start("run", &[], &[])?,
+                pipeline.start("run", &[], &[])?,
+            );
             let (one, other) = tokio::join!(crate::program::end(one), crate::program::end(other));
             let ended = [one?, other?];
             if !ended.iter().any(|e| e.exit == Some(0)) {
-                return Err(format!("round {round}: both failed\n{}\n{}", ended[0].told(), ended[1].told()));
+                return Err(format!(
+                    "round {round}: both failed\n{}\n{}",
+                    ended[0].told(),
+                    ended[1].told()
+                ));
             }
             for failed in ended.iter().filter(|e| e.exit != Some(0)) {
                 let report = failed.report()?;
                 let code = report["error"]["code"].as_str().unwrap_or_default();
                 if code != "CONCURRENT_UPDATE" {
-                    return Err(format!("round {round}: not named as a concurrent update: {}", failed.told()));
+                    return Err(format!(
+                        "round {round}: not named as a concurrent update: {}",
+                        failed.told()
+                    ));
                 }
             }
             let own = (0..round).map(|_| row(&["2026-01-01", "0"]));
-            expect_rows(&pipeline, &window.iter().cloned().chain(own).collect::<Vec<_>>())
-                .await
-                .map_err(|e| format!("round {round}: {e}"))?;
+            expect_rows(
+                &pipeline,
+                &window.iter().cloned().chain(own).collect::<Vec<_>>(),
+            )
+            .await
+            .map_err(|e| format!("round {round}: {e}"))?;
         }
-        let uris = [target("t"), format!("{STORAGE}/system/events")].map(|p| pipeline.lake.location(&p));
+        let uris =
+            [target("t"), format!("{STORAGE}/system/events")].map(|p| pipeline.lake.location(&p));
         let variables: Vec<_> = pipeline.lake.options.clone().into_iter().collect();
         python::check_tables(&uris, &["--foreign"], &variables)
     });
@@ -185,7 +248,9 @@ fn a_foreign_writer_in_between() {
         let (wrote, ran): (Outcome, Outcome) = tokio::join!(writing, running);
         wrote?;
         ran?;
-        let mut expected: Vec<Vec<String>> = (5..=9).map(|d| row(&[&format!("2026-03-0{d}"), "1"])).collect();
+        let mut expected: Vec<Vec<String>> = (5..=9)
+            .map(|d| row(&[&format!("2026-03-0{d}"), "1"]))
+            .collect();
         expected.extend((2..=4).map(|x| row(&["2026-03-09", &x.to_string()])));
         expected.extend((0..APPENDS).map(|i| row(&["2026-01-01", &i.to_string()])));
         expect_rows(&pipeline, &expected).await

@@ -98,7 +98,10 @@ scenarios! {
 #[test]
 fn every_file_is_listed() {
     let mut found = Vec::new();
-    for area in std::fs::read_dir(crate::scenario::folder()).unwrap().map(Result::unwrap) {
+    for area in std::fs::read_dir(crate::scenario::folder())
+        .unwrap()
+        .map(Result::unwrap)
+    {
         if area.path().is_dir() {
             for file in std::fs::read_dir(area.path()).unwrap().map(Result::unwrap) {
                 let (area, file) = (area.file_name(), file.file_name());
@@ -110,5 +113,8 @@ fn every_file_is_listed() {
     found.sort();
     let mut listed: Vec<&str> = LISTED.to_vec();
     listed.sort();
-    assert_eq!(found, listed, "files in tests/scenarios and names in scenarios.rs");
+    assert_eq!(
+        found, listed,
+        "files in tests/scenarios and names in scenarios.rs"
+    );
 }

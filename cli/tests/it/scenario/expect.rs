@@ -54,12 +54,18 @@ fn flows(report: &Value) -> &[Value] {
 fn states(report: &Value, exit: i32) -> Outcome {
     let wanted = if exit == 0 { "COMPLETED" } else { "FAILED" };
     if report["state"] != wanted {
-        return Err(format!("exit {exit} goes with state {wanted}, not {}", report["state"]));
+        return Err(format!(
+            "exit {exit} goes with state {wanted}, not {}",
+            report["state"]
+        ));
     }
     for flow in flows(report) {
         let failed = flow["status"] == "FAILED";
         if exit == 0 && flow["status"] != "COMPLETED" {
-            return Err(format!("exit 0, but flow {} is {}", flow["flow"], flow["status"]));
+            return Err(format!(
+                "exit 0, but flow {} is {}",
+                flow["flow"], flow["status"]
+            ));
         }
         if failed && flow["error"]["message"].as_str().is_none_or(str::is_empty) {
             return Err(format!("flow {} failed without a message", flow["flow"]));
@@ -70,46 +76,94 @@ fn states(report: &Value, exit: i32) -> Outcome {
 
 fn error_code(report: Option<&Value>, code: &str) -> Outcome {
     let report = report.ok_or("there is no JSON report")?;
-    let faults = report["faults"].as_array().into_iter().flatten().map(|f| &f["code"]);
+    let faults = report["faults"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|f| &f["code"]);
     let of_flows = flows(report).iter().map(|f| &f["error"]["code"]);
-    let codes: Vec<&Value> = faults.chain(of_flows).chain([&report["error"]["code"]]).collect();
-    if codes.iter().any(|c| **c == code) { Ok(()) } else { Err(format!("the codes are {codes:?}")) }
+    let codes: Vec<&Value> = faults
+        .chain(of_flows)
+        .chain([&report["error"]["code"]])
+        .collect();
+    if codes.iter().any(|c| **c == code) {
+        Ok(())
+    } else {
+        Err(format!("the codes are {codes:?}"))
+    }
 }
 
 fn facts(report: &Value, name: &str, text: &str) -> Outcome {
-    let flow = flows(report).iter().find(|f| f["flow"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name)));
+    let flow = flows(report).iter().find(|f| {
+        f["flow"]
+            .as_str()
+            .is_some_and(|n| n.eq_ignore_ascii_case(name))
+    });
     if text.trim() == "not run" {
-        return if flow.is_none() { Ok(()) } else { Err("it ran".into()) };
+        return if flow.is_none() {
+            Ok(())
+        } else {
+            Err("it ran".into())
+        };
     }
     let flow = flow.ok_or(format!("there is no flow `{name}` in the report"))?;
-    text.split(';').try_for_each(|one| fact(flow, one.trim()).map_err(|e| format!("{one}: {e}")))
+    text.split(';')
+        .try_for_each(|one| fact(flow, one.trim()).map_err(|e| format!("{one}: {e}")))
 }
 
 fn fact(flow: &Value, text: &str) -> Outcome {
     let is = |what: &str, found: &Value, wanted: &str| {
-        if *found == wanted { Ok(()) } else { Err(format!("{what} is {found}")) }
+        if *found == wanted {
+            Ok(())
+        } else {
+            Err(format!("{what} is {found}"))
+        }
     };
     let number = |found: &Value, wanted: &str| {
-        if found.to_string() == wanted { Ok(()) } else { Err(format!("it is {found}")) }
+        if found.to_string() == wanted {
+            Ok(())
+        } else {
+            Err(format!("it is {found}"))
+        }
     };
     let within = |found: &Value, part: &str| {
         let found = found.as_str().unwrap_or_default();
         let holds = found.to_lowercase().contains(&part.to_lowercase());
-        if holds { Ok(()) } else { Err(format!("it is {found:?}")) }
+        if holds {
+            Ok(())
+        } else {
+            Err(format!("it is {found:?}"))
+        }
     };
     let metrics = &flow["metrics"];
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
-        [status @ ("COMPLETED" | "FAILED" | "SKIPPED" | "PLANNED")] => is("its status", &flow["status"], status),
+        [status @ ("COMPLETED" | "FAILED" | "SKIPPED" | "PLANNED")] => {
+            is("its status", &flow["status"], status)
+        }
         ["incremental"] => {
             let full = flow["technique"] == "COMPLETE_RECOMPUTE" || flow["technique"].is_null();
-            if full { Err(format!("{} because {}", flow["technique"], flow["fallback_reasons"])) } else { Ok(()) }
+            if full {
+                Err(format!(
+                    "{} because {}",
+                    flow["technique"], flow["fallback_reasons"]
+                ))
+            } else {
+                Ok(())
+            }
         }
-        [technique] if technique.chars().all(|c| c.is_ascii_uppercase() || c == '_') => {
+        [technique]
+            if technique
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_') =>
+        {
             is("its technique", &flow["technique"], technique)
         }
         ["because", reasons @ ..] => {
-            let listed = flow["fallback_reasons"].as_array().cloned().unwrap_or_default();
+            let listed = flow["fallback_reasons"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             let missing = reasons.iter().find(|r| !listed.iter().any(|l| l == **r));
             missing.map_or(Ok(()), |r| Err(format!("{r} is not among {listed:?}")))
         }
@@ -130,9 +184,14 @@ fn fact(flow: &Value, text: &str) -> Outcome {
 fn reads(flow: &Value, name: &str, rest: &[&str]) -> Outcome {
     let sources = flow["sources"].as_array().cloned().unwrap_or_default();
     let named = |s: &&Value| {
-        s["table"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(name) || t.to_lowercase().ends_with(&format!(".{name}")))
+        s["table"].as_str().is_some_and(|t| {
+            t.eq_ignore_ascii_case(name) || t.to_lowercase().ends_with(&format!(".{name}"))
+        })
     };
-    let source = sources.iter().find(named).ok_or(format!("its sources are {sources:?}"))?;
+    let source = sources
+        .iter()
+        .find(named)
+        .ok_or(format!("its sources are {sources:?}"))?;
     let holds = match rest {
         [n, "of", total, "files"] => {
             source["files_scanned"].to_string() == *n && source["files_total"].to_string() == *total
@@ -141,5 +200,9 @@ fn reads(flow: &Value, name: &str, rest: &[&str]) -> Outcome {
         ["whole"] => source["pruned_by_predicate"] == false,
         _ => return Err("after `reads S` come `N of M files`, `pruned` or `whole`".into()),
     };
-    if holds { Ok(()) } else { Err(format!("it is {source}")) }
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("it is {source}"))
+    }
 }

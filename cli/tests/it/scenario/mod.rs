@@ -16,7 +16,10 @@ pub fn folder() -> PathBuf {
 
 /// Plays a scenario in a folder of its own; panics with file and line of what did not hold.
 pub fn run(name: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     if let Err(failure) = runtime.block_on(play(name, Ground::Folder)) {
         panic!("{failure}");
     }

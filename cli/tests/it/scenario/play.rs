@@ -48,7 +48,12 @@ pub async fn play(name: &str, ground: Ground) -> Outcome {
         comparisons: 0,
     };
     for step in &steps {
-        player.step(step).await.map_err(|e| format!("{name}.test:{}: {} {}: {e}", step.line, step.verb, step.rest))?;
+        player.step(step).await.map_err(|e| {
+            format!(
+                "{name}.test:{}: {} {}: {e}",
+                step.line, step.verb, step.rest
+            )
+        })?;
     }
     if player.runs == 0 || player.comparisons == 0 {
         return Err(format!("{name}.test: it runs or compares nothing"));
@@ -70,8 +75,8 @@ impl Player {
     async fn step(&mut self, step: &Step) -> Outcome {
         match step.verb.as_str() {
             "run" | "plan" | "validate" | "vacuum" => self.call(step).await,
-            "rows" | "query" | "same" | "columns" | "details" | "absent" | "commits" | "history" | "unchanged"
-            | "live" | "event" | "sound" => {
+            "rows" | "query" | "same" | "columns" | "details" | "absent" | "commits"
+            | "history" | "unchanged" | "live" | "event" | "sound" => {
                 self.comparisons += 1;
                 self.check(step).await
             }
@@ -94,7 +99,9 @@ impl Player {
                     [_, _, _] => format!("lake/{}", table.replace('.', "/")),
                     _ => format!("src/{table}"),
                 };
-                self.pipeline.sources.insert(table.to_string(), place.clone());
+                self.pipeline
+                    .sources
+                    .insert(table.to_string(), place.clone());
                 self.make(&place, rest, step).await
             }
             "recreate" => {
@@ -106,14 +113,19 @@ impl Player {
                 if step.rest.is_empty() {
                     self.pipeline.files.clear();
                 }
-                let name = if step.rest.is_empty() { "pipeline.sql" } else { &step.rest };
+                let name = if step.rest.is_empty() {
+                    "pipeline.sql"
+                } else {
+                    &step.rest
+                };
                 self.pipeline.files.insert(name.to_string(), step.text());
                 Ok(())
             }
             "keys" => {
                 self.pipeline.keys = step.text();
                 if !step.rest.is_empty() {
-                    let _ = std::fs::remove_file(self.pipeline.folder.join(&self.pipeline.file_name));
+                    let _ =
+                        std::fs::remove_file(self.pipeline.folder.join(&self.pipeline.file_name));
                     self.pipeline.file_name = step.rest.clone();
                 }
                 Ok(())
@@ -135,7 +147,9 @@ impl Player {
                 let set = step
                     .lines()
                     .map(|line| {
-                        let (column, value) = line.split_once('=').ok_or(format!("`{line}` sets nothing"))?;
+                        let (column, value) = line
+                            .split_once('=')
+                            .ok_or(format!("`{line}` sets nothing"))?;
                         Ok((column.trim().to_string(), value.trim().to_string()))
                     })
                     .collect::<Outcome<Vec<_>>>()?;
@@ -143,7 +157,9 @@ impl Player {
             }
             "soft-delete" => {
                 let condition = condition(rest)?.ok_or("it needs a condition")?;
-                self.hand.soft_delete(&self.pipeline.lake, &place, condition).await
+                self.hand
+                    .soft_delete(&self.pipeline.lake, &place, condition)
+                    .await
             }
             "alter" => foreign_alter(self.lake(), &place, rest).await,
             "optimize" => {
@@ -155,7 +171,10 @@ impl Player {
                 Ok(())
             }
             "restore" => {
-                let version = rest.strip_prefix("to ").and_then(|v| v.parse().ok()).ok_or("restore T to VERSION")?;
+                let version = rest
+                    .strip_prefix("to ")
+                    .and_then(|v| v.parse().ok())
+                    .ok_or("restore T to VERSION")?;
                 self.lake().restore(&place, version).await
             }
             "checkpoint" => self.lake().checkpoint(&place).await,
@@ -172,14 +191,25 @@ impl Player {
             None => (rest, ""),
         };
         let new = NewTable {
-            columns: cells::split(step.lines().next().ok_or("the first line names the columns")?)
-                .iter()
-                .map(|text| column(text))
-                .collect::<Outcome<Vec<_>>>()?,
-            partitioned_by: partitions.strip_prefix("partitioned by ").map(names).unwrap_or_default(),
+            columns: cells::split(
+                step.lines()
+                    .next()
+                    .ok_or("the first line names the columns")?,
+            )
+            .iter()
+            .map(|text| column(text))
+            .collect::<Outcome<Vec<_>>>()?,
+            partitioned_by: partitions
+                .strip_prefix("partitioned by ")
+                .map(names)
+                .unwrap_or_default(),
             properties: names(properties)
                 .iter()
-                .map(|p| p.split_once('=').map(|(k, v)| (k.to_string(), v.to_string())).ok_or("K=V"))
+                .map(|p| {
+                    p.split_once('=')
+                        .map(|(k, v)| (k.to_string(), v.to_string()))
+                        .ok_or("K=V")
+                })
                 .collect::<Result<_, _>>()?,
         };
         let schema = arrow_schema(&self.lake().create(place, &new).await?)?;
@@ -194,7 +224,9 @@ impl Player {
     async fn rows_of(&self, place: &str, step: &Step) -> Outcome<RecordBatch> {
         let schema = self.lake().schema(place).await?;
         let lines: Vec<&str> = step.lines().collect();
-        let first = *lines.first().ok_or("it needs a line with columns, or a SELECT")?;
+        let first = *lines
+            .first()
+            .ok_or("it needs a line with columns, or a SELECT")?;
         if is_select(first) {
             return read_rows(&[], &lines, &schema).await;
         }
@@ -211,8 +243,19 @@ impl Player {
     /// Leaves only a checkpoint of the newest version in the log, as log clean-up does.
     async fn expire(&self, place: &str) -> Outcome {
         self.lake().checkpoint(place).await?;
-        let newest = self.lake().versions(place).await?.get(place).copied().ok_or("there is no log")?;
-        for path in self.lake().objects(&format!("{place}/_delta_log")).await?.keys() {
+        let newest = self
+            .lake()
+            .versions(place)
+            .await?
+            .get(place)
+            .copied()
+            .ok_or("there is no log")?;
+        for path in self
+            .lake()
+            .objects(&format!("{place}/_delta_log"))
+            .await?
+            .keys()
+        {
             let name = path.rsplit('/').next().unwrap_or_default();
             let version = name.split('.').next().and_then(|v| v.parse::<u64>().ok());
             if version.is_some_and(|v| v < newest) {
@@ -255,7 +298,10 @@ impl Player {
             "rows" => self.rows(&place, rest, step).await,
             "query" => self.query(step).await,
             "same" => {
-                let (one, other) = (self.lake().all_rows(&place).await?, self.lake().all_rows(&target(rest)).await?);
+                let (one, other) = (
+                    self.lake().all_rows(&place).await?,
+                    self.lake().all_rows(&target(rest)).await?,
+                );
                 cells::difference(&one, &other).map_or(Ok(()), Err)
             }
             "columns" => self.columns(&place, step).await,
@@ -265,12 +311,24 @@ impl Player {
                 false => Err("there is such a table".into()),
             },
             "commits" => {
-                let newest = self.lake().versions(&place).await?.get(&place).map_or(0, |v| v + 1);
+                let newest = self
+                    .lake()
+                    .versions(&place)
+                    .await?
+                    .get(&place)
+                    .map_or(0, |v| v + 1);
                 let made = newest - self.before.get(&place).map_or(0, |v| v + 1);
-                if made.to_string() == rest { Ok(()) } else { Err(format!("the last call made {made}")) }
+                if made.to_string() == rest {
+                    Ok(())
+                } else {
+                    Err(format!("the last call made {made}"))
+                }
             }
             "history" => self.history(&place, rest).await,
-            "unchanged" => self.unchanged(&place, condition(rest)?.ok_or("it needs a condition")?).await,
+            "unchanged" => {
+                self.unchanged(&place, condition(rest)?.ok_or("it needs a condition")?)
+                    .await
+            }
             "live" => self.live(&place).await,
             "event" => self.event(step).await,
             _ => self.sound(step),
@@ -281,12 +339,20 @@ impl Player {
         let table = match rest {
             "" => self.lake().open(place).await?,
             "before" => {
-                let version = self.before.get(place).ok_or("there was no such table before the last call")?;
+                let version = self
+                    .before
+                    .get(place)
+                    .ok_or("there was no such table before the last call")?;
                 self.lake().open_at(place, *version).await?
             }
             version => {
                 let number = version.strip_prefix("at ").and_then(|v| v.parse().ok());
-                self.lake().open_at(place, number.ok_or("rows T, rows T before, rows T at VERSION")?).await?
+                self.lake()
+                    .open_at(
+                        place,
+                        number.ok_or("rows T, rows T before, rows T at VERSION")?,
+                    )
+                    .await?
             }
         };
         let lines: Vec<&str> = step.lines().collect();
@@ -298,14 +364,26 @@ impl Player {
     /// The first lines are a SELECT, rows follow below a line of dashes.
     async fn query(&self, step: &Step) -> Outcome {
         let lines: Vec<&str> = step.lines().collect();
-        let bar = lines.iter().position(|l| l.starts_with("---")).ok_or("a line of dashes ends the SELECT")?;
+        let bar = lines
+            .iter()
+            .position(|l| l.starts_with("---"))
+            .ok_or("a line of dashes ends the SELECT")?;
         let sql = lines[..bar].join(" ");
         let context = SessionContext::new();
-        let targets = self.lake().versions(STORAGE).await?.into_keys().filter_map(|place| {
-            let name = place.strip_prefix(&target(""))?.to_string();
-            Some((name, place))
-        });
-        let sources = self.pipeline.sources.iter().map(|(n, p)| (n.clone(), p.clone()));
+        let targets = self
+            .lake()
+            .versions(STORAGE)
+            .await?
+            .into_keys()
+            .filter_map(|place| {
+                let name = place.strip_prefix(&target(""))?.to_string();
+                Some((name, place))
+            });
+        let sources = self
+            .pipeline
+            .sources
+            .iter()
+            .map(|(n, p)| (n.clone(), p.clone()));
         for (name, place) in targets.chain(sources) {
             if sql.contains(&name) {
                 register(&context, &name, &self.lake().open(&place).await?).await?;
@@ -322,12 +400,22 @@ impl Player {
             .fields()
             .map(|f| {
                 let data_type = serde_json::to_value(f.data_type()).map_err(words)?;
-                let name = data_type.as_str().map_or_else(|| data_type["type"].to_string(), sql_type);
-                Ok(format!("{} {name}{}", f.name(), if f.is_nullable() { "" } else { " NOT NULL" }))
+                let name = data_type
+                    .as_str()
+                    .map_or_else(|| data_type["type"].to_string(), sql_type);
+                Ok(format!(
+                    "{} {name}{}",
+                    f.name(),
+                    if f.is_nullable() { "" } else { " NOT NULL" }
+                ))
             })
             .collect::<Outcome<_>>()?;
         let wanted: Vec<&str> = step.lines().collect();
-        if found == wanted { Ok(()) } else { Err(format!("they are\n    {}", found.join("\n    "))) }
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(format!("they are\n    {}", found.join("\n    ")))
+        }
     }
 
     async fn details(&self, place: &str, step: &Step) -> Outcome {
@@ -338,15 +426,24 @@ impl Player {
                 *metadata.partition_columns() == names(columns)
             } else if let Some(text) = line.strip_prefix("comment ") {
                 metadata.description() == Some(text)
-            } else if let Some((key, value)) = line.strip_prefix("property ").and_then(|p| p.split_once(" = ")) {
-                metadata.configuration().get(key).is_some_and(|v| v == value)
+            } else if let Some((key, value)) = line
+                .strip_prefix("property ")
+                .and_then(|p| p.split_once(" = "))
+            {
+                metadata
+                    .configuration()
+                    .get(key)
+                    .is_some_and(|v| v == value)
             } else if let Some(count) = line.strip_prefix("files ") {
                 files(&table)?.len().to_string() == count
             } else {
                 return Err(format!("`{line}` is no detail that the runner knows"));
             };
             if !holds {
-                return Err(format!("`{line}` does not hold: {metadata:?}, {} files", files(&table)?.len()));
+                return Err(format!(
+                    "`{line}` does not hold: {metadata:?}, {} files",
+                    files(&table)?.len()
+                ));
             }
         }
         Ok(())
@@ -354,8 +451,18 @@ impl Player {
 
     /// `at least N rows`, in every version that the last call made.
     async fn history(&self, place: &str, rest: &str) -> Outcome {
-        let least = rest.split_whitespace().nth(2).and_then(|n| n.parse::<usize>().ok()).ok_or("at least N rows")?;
-        let newest = self.lake().versions(place).await?.get(place).copied().ok_or("there is no table")?;
+        let least = rest
+            .split_whitespace()
+            .nth(2)
+            .and_then(|n| n.parse::<usize>().ok())
+            .ok_or("at least N rows")?;
+        let newest = self
+            .lake()
+            .versions(place)
+            .await?
+            .get(place)
+            .copied()
+            .ok_or("there is no table")?;
         let first = self.before.get(place).map_or(0, |v| v + 1);
         for version in first..=newest {
             let table = self.lake().open_at(place, version).await?;
@@ -370,10 +477,17 @@ impl Player {
     /// Each file of the version before the last call, all of whose rows satisfy the condition, is
     /// still there. There must be one.
     async fn unchanged(&self, place: &str, condition: &str) -> Outcome {
-        let version = self.before.get(place).ok_or("there was no such table before the last call")?;
+        let version = self
+            .before
+            .get(place)
+            .ok_or("there was no such table before the last call")?;
         let old = self.lake().open_at(place, *version).await?;
         let context = SessionContext::new();
-        let provider = old.table_provider().with_file_column("__file").await.map_err(words)?;
+        let provider = old
+            .table_provider()
+            .with_file_column("__file")
+            .await
+            .map_err(words)?;
         context.register_table("t", provider).map_err(words)?;
         let sql = format!(
             "SELECT CAST(__file AS VARCHAR) FROM t GROUP BY __file \
@@ -385,7 +499,10 @@ impl Player {
             return Err("before the last call no file had only such rows".into());
         }
         for file in whole.into_iter().flatten().flatten() {
-            if !kept.iter().any(|k| file.ends_with(k.as_str()) || k.ends_with(file.as_str())) {
+            if !kept
+                .iter()
+                .any(|k| file.ends_with(k.as_str()) || k.ends_with(file.as_str()))
+            {
                 return Err(format!("{file} is gone"));
             }
         }
@@ -396,38 +513,68 @@ impl Player {
     async fn live(&self, place: &str) -> Outcome {
         let named = files(&self.lake().open(place).await?)?.len();
         let objects = self.lake().objects(place).await?;
-        let there: Vec<&String> =
-            objects.keys().filter(|p| p.ends_with(".parquet") && !p.contains("/_delta_log/")).collect();
-        if there.len() == named { Ok(()) } else { Err(format!("{named} files are named, there are {there:#?}")) }
+        let there: Vec<&String> = objects
+            .keys()
+            .filter(|p| p.ends_with(".parquet") && !p.contains("/_delta_log/"))
+            .collect();
+        if there.len() == named {
+            Ok(())
+        } else {
+            Err(format!("{named} files are named, there are {there:#?}"))
+        }
     }
 
     /// `event TYPE [FLOW]`; each line of the body is in the details of one such event.
     async fn event(&self, step: &Step) -> Outcome {
         let (event_type, flow) = step.rest.split_once(' ').unwrap_or((&step.rest, ""));
-        let table = self.lake().open(&format!("{STORAGE}/system/events")).await?;
+        let table = self
+            .lake()
+            .open(&format!("{STORAGE}/system/events"))
+            .await?;
         let columns = ["event_type", "origin", "details", "message"].map(str::to_string);
         let events = self.lake().rows(&table, &columns).await?.1;
         let holds = |event: &cells::Row| {
-            let texts: Vec<&str> = event.iter().map(|c| c.as_deref().unwrap_or_default()).collect();
-            let of_flow = flow.is_empty() || texts[1].contains(&format!("\"flow_name\":\"{flow}\""));
+            let texts: Vec<&str> = event
+                .iter()
+                .map(|c| c.as_deref().unwrap_or_default())
+                .collect();
+            let of_flow =
+                flow.is_empty() || texts[1].contains(&format!("\"flow_name\":\"{flow}\""));
             texts[0] == event_type
                 && of_flow
-                && step.lines().all(|l| texts[2].contains(l) || texts[3].contains(l))
+                && step
+                    .lines()
+                    .all(|l| texts[2].contains(l) || texts[3].contains(l))
         };
-        if events.iter().any(holds) { Ok(()) } else { Err("there is no such event".into()) }
+        if events.iter().any(holds) {
+            Ok(())
+        } else {
+            Err("there is no such event".into())
+        }
     }
 
     /// `sound TABLES [--option]`: two foreign readers and a replay of the log agree.
     fn sound(&self, step: &Step) -> Outcome {
         let words: Vec<&str> = step.rest.split_whitespace().collect();
-        let (options, tables): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|w| w.starts_with("--"));
+        let (options, tables): (Vec<&str>, Vec<&str>) =
+            words.into_iter().partition(|w| w.starts_with("--"));
         let uris: Vec<String> = tables
             .iter()
-            .map(|t| if *t == "events" { format!("{STORAGE}/system/events") } else { self.pipeline.place(t) })
+            .map(|t| {
+                if *t == "events" {
+                    format!("{STORAGE}/system/events")
+                } else {
+                    self.pipeline.place(t)
+                }
+            })
             .map(|place| self.lake().location(&place))
             .collect();
-        let variables: Vec<(String, String)> =
-            self.lake().options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let variables: Vec<(String, String)> = self
+            .lake()
+            .options
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
         python::check_tables(&uris, &options, &variables)
     }
 }
@@ -442,10 +589,16 @@ async fn foreign_alter(lake: &Lake, place: &str, text: &str) -> Outcome {
     alter(lake, place, &alteration).await
 }
 
-fn compare(types: &[datafusion::arrow::datatypes::DataType], found: &[cells::Row], lines: &[&str]) -> Outcome {
+fn compare(
+    types: &[datafusion::arrow::datatypes::DataType],
+    found: &[cells::Row],
+    lines: &[&str],
+) -> Outcome {
     let expected = lines
         .iter()
-        .map(|line| cells::expected(&cells::split(line), types).map_err(|e| format!("`{line}`: {e}")))
+        .map(|line| {
+            cells::expected(&cells::split(line), types).map_err(|e| format!("`{line}`: {e}"))
+        })
         .collect::<Outcome<Vec<_>>>()?;
     cells::difference(found, &expected).map_or(Ok(()), Err)
 }
@@ -487,7 +640,10 @@ fn condition(rest: &str) -> Outcome<Option<&str>> {
 }
 
 fn names(list: &str) -> Vec<String> {
-    list.split(',').map(|n| n.trim().to_string()).filter(|n| !n.is_empty()).collect()
+    list.split(',')
+        .map(|n| n.trim().to_string())
+        .filter(|n| !n.is_empty())
+        .collect()
 }
 
 /// `NAME TYPE [NOT NULL]`; the name may have blanks.
@@ -496,16 +652,33 @@ fn column(text: &str) -> Outcome<Column> {
         Some(text) => (text, false),
         None => (text, true),
     };
-    let (name, sql) = text.rsplit_once(' ').ok_or(format!("`{text}` is no NAME TYPE"))?;
-    Ok(Column { name: name.trim().to_string(), delta_type: delta_type(sql), nullable })
+    let (name, sql) = text
+        .rsplit_once(' ')
+        .ok_or(format!("`{text}` is no NAME TYPE"))?;
+    Ok(Column {
+        name: name.trim().to_string(),
+        delta_type: delta_type(sql),
+        nullable,
+    })
 }
 
-const TYPES: [(&str, &str); 4] = [("BIGINT", "long"), ("INT", "integer"), ("SMALLINT", "short"), ("TINYINT", "byte")];
+const TYPES: [(&str, &str); 4] = [
+    ("BIGINT", "long"),
+    ("INT", "integer"),
+    ("SMALLINT", "short"),
+    ("TINYINT", "byte"),
+];
 
 fn delta_type(sql: &str) -> String {
-    TYPES.iter().find(|(s, _)| *s == sql).map_or_else(|| sql.to_lowercase(), |(_, d)| d.to_string())
+    TYPES
+        .iter()
+        .find(|(s, _)| *s == sql)
+        .map_or_else(|| sql.to_lowercase(), |(_, d)| d.to_string())
 }
 
 fn sql_type(delta: &str) -> String {
-    TYPES.iter().find(|(_, d)| *d == delta).map_or_else(|| delta.to_uppercase(), |(s, _)| s.to_string())
+    TYPES
+        .iter()
+        .find(|(_, d)| *d == delta)
+        .map_or_else(|| delta.to_uppercase(), |(s, _)| s.to_string())
 }

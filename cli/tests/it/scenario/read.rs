@@ -25,8 +25,11 @@ impl Step {
 
 /// The steps of a text; `repeat` blocks are written out.
 pub fn steps(text: &str) -> Outcome<Vec<Step>> {
-    let lines: Vec<(usize, String)> =
-        text.lines().enumerate().map(|(i, l)| (i + 1, l.trim_end().to_string())).collect();
+    let lines: Vec<(usize, String)> = text
+        .lines()
+        .enumerate()
+        .map(|(i, l)| (i + 1, l.trim_end().to_string()))
+        .collect();
     let mut steps: Vec<Step> = Vec::new();
     for (number, line) in unrolled(lines)? {
         if line.starts_with('#') {
@@ -34,10 +37,13 @@ pub fn steps(text: &str) -> Outcome<Vec<Step>> {
         }
         match steps.last_mut() {
             Some(step) if line.starts_with(' ') || line.is_empty() => {
-                step.body.push(line.strip_prefix("  ").unwrap_or(&line).to_string());
+                step.body
+                    .push(line.strip_prefix("  ").unwrap_or(&line).to_string());
             }
             _ if line.is_empty() => {}
-            None if line.starts_with(' ') => return Err(format!("line {number} belongs to no step")),
+            None if line.starts_with(' ') => {
+                return Err(format!("line {number} belongs to no step"));
+            }
             _ => {
                 let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
                 steps.push(Step {
@@ -66,11 +72,16 @@ fn unrolled(lines: Vec<(usize, String)>) -> Outcome<Vec<(usize, String)>> {
             out.push((number, line));
             continue;
         };
-        let lists = lists.split_whitespace().map(values).collect::<Outcome<Vec<_>>>()?;
+        let lists = lists
+            .split_whitespace()
+            .map(values)
+            .collect::<Outcome<Vec<_>>>()?;
         let block: Vec<(usize, String)> = lines.by_ref().take_while(|(_, l)| l != "end").collect();
         let times = lists.first().map_or(0, |(_, list)| list.len());
         if times == 0 || lists.iter().any(|(_, list)| list.len() != times) {
-            return Err(format!("line {number}: the lists of repeat must have the same length"));
+            return Err(format!(
+                "line {number}: the lists of repeat must have the same length"
+            ));
         }
         for turn in 0..times {
             for (number, line) in &block {
@@ -86,12 +97,16 @@ fn unrolled(lines: Vec<(usize, String)>) -> Outcome<Vec<(usize, String)>> {
 }
 
 fn values(list: &str) -> Outcome<(String, Vec<String>)> {
-    let (name, list) = list.split_once('=').ok_or(format!("`{list}` is no list of repeat"))?;
+    let (name, list) = list
+        .split_once('=')
+        .ok_or(format!("`{list}` is no list of repeat"))?;
     let values = match list.split_once("..") {
         None => list.split(',').map(str::to_string).collect(),
         Some((from, to)) => {
             let number = |text: &str| text.parse::<i64>().map_err(|e| format!("`{text}`: {e}"));
-            (number(from)?..=number(to)?).map(|n| n.to_string()).collect()
+            (number(from)?..=number(to)?)
+                .map(|n| n.to_string())
+                .collect()
         }
     };
     Ok((name.to_string(), values))
