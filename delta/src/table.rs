@@ -123,7 +123,7 @@ impl Table {
                 Some(version) if !is_storage(&error) => TableError::VersionGone {
                     url: location.shown(),
                     version,
-                    reason: error.to_string(),
+                    reason: crate::error::plain(&error),
                 },
                 _ => TableError::Log {
                     url: location.shown(),
@@ -250,8 +250,8 @@ impl Table {
             reason,
         };
         read.await
-            .map_err(|e| damaged(e.to_string()))?
-            .map_err(|e| damaged(e.to_string()))
+            .map_err(|e| damaged(crate::error::plain(&e)))?
+            .map_err(|e| damaged(crate::error::plain(&e)))
     }
 
     /// The active files, a bounded batch at a time.

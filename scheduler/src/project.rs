@@ -111,6 +111,12 @@ impl Project {
             let parts: Vec<String> = written.split('.').map(str::to_string).collect();
             match base.complete(&parts) {
                 Some(full) => {
+                    if let Some((other, _)) = external.get(&full) {
+                        faults.push(Fault::new(
+                            "DUPLICATE_TABLE",
+                            format!("`tables` names `{other}` and `{written}`, which are one name"),
+                        ));
+                    }
                     external.insert(full, (written.clone(), url.clone()));
                 }
                 None => faults.push(Fault::new(
@@ -241,6 +247,19 @@ impl Project {
                 .help("names compare without case; give one of the two another name"),
             );
             return;
+        }
+        for part in [&full_name.schema, &full_name.table] {
+            if !is_folder_name(part) {
+                faults.push(
+                    Fault::new(
+                        "TABLE_NAME_NOT_SUPPORTED",
+                        format!("`{part}` can't be a table's name: its folder would be called so"),
+                    )
+                    .at(definition.name.place.clone())
+                    .help("use letters, digits, _ and -"),
+                );
+                return;
+            }
         }
         let folder = if full_name.schema == name::key(&self.config.schema) {
             full_name.table.clone()
@@ -484,6 +503,9 @@ impl Project {
                 (schema.clone(), table.clone()),
             ] {
                 let mut url = root.clone();
+                if !is_folder_name(&schema) || !is_folder_name(&table) {
+                    continue;
+                }
                 let folder = encode_segments(&format!("{schema}/{table}"));
                 url.set_path(&format!("{}{folder}/", root.path()));
                 if !candidates.contains(&url) {
@@ -535,6 +557,18 @@ impl Project {
         }
         fault
     }
+}
+
+/// A name that is one folder on every store, and no special one.
+fn is_folder_name(name: &str) -> bool {
+    let plain =
+        |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.' | ' ' | '+' | '@');
+    !name.is_empty()
+        && name.chars().all(plain)
+        && !name.starts_with(['.', ' '])
+        && !name.ends_with(['.', ' '])
+        && name != "_delta_log"
+        && name.len() <= 200
 }
 
 fn encode_segments(path: &str) -> String {

@@ -30,7 +30,7 @@ use crate::bind::words_of;
 use crate::evolve::Fill;
 use crate::facts::{self, short_fingerprint};
 use crate::failpoint;
-use crate::flow::{FlowPlan, OWNER, ScanFilters, planned, source_reports};
+use crate::flow::{FlowPlan, KIND, OWNER, ScanFilters, kind_word, planned, source_reports};
 use crate::project::{Project, ProjectTable};
 use crate::removal::{Removal, RemovalPlanner, kept_rows};
 use crate::report::{FlowMetrics, Problem, SourceReport};
@@ -642,6 +642,7 @@ fn wanted_properties(
         set(key, value.clone());
     }
     set(OWNER, project.config.name.clone());
+    set(KIND, kind_word(table.definition.kind).into());
     match &table.definition.cluster_by {
         Some(ClusterBy::Auto) => set("windrow.clusterBy", "auto".into()),
         Some(ClusterBy::Columns(columns)) => {

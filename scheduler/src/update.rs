@@ -1162,7 +1162,7 @@ fn overrides(
         };
         match fault {
             Some(fault) => faults.push(fault),
-            None => match parse_predicate(&option, text) {
+            None => match parse_predicate(&option, text, &project.config.configuration) {
                 Ok(predicate) => {
                     let predicate: ExprText = predicate;
                     requests.entry(index).or_default().override_predicate = Some(predicate);

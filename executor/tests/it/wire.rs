@@ -86,14 +86,20 @@ async fn a_decoded_plan_stages_the_same_files() {
         let mut files = run(staged, context.clone()).await.unwrap();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         for file in &files {
-            let size = std::fs::metadata(folder.path().join(&file.path)).unwrap().len();
+            let size = std::fs::metadata(folder.path().join(&file.path))
+                .unwrap()
+                .len();
             assert_eq!(size as i64, file.bytes, "{}", file.path);
         }
         let told: Vec<(String, i64, String)> = files
             .iter()
             .map(|f| {
                 let add = &f.add["add"];
-                (add["partitionValues"].to_string(), f.rows, add["stats"].to_string())
+                (
+                    add["partitionValues"].to_string(),
+                    f.rows,
+                    add["stats"].to_string(),
+                )
             })
             .collect();
         outcomes.push(told);
@@ -109,7 +115,10 @@ async fn a_rule_travels_with_the_plan_and_a_broken_one_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let staged = over_the_wire(plan(folder.path(), 2), &context);
     let error = run(staged, context).await.unwrap_err().to_string();
-    assert!(error.contains("n is large enough") && error.contains("n=1"), "{error}");
+    assert!(
+        error.contains("n is large enough") && error.contains("n=1"),
+        "{error}"
+    );
     let mut left = Vec::new();
     let mut open = vec![folder.path().to_path_buf()];
     while let Some(path) = open.pop() {
