@@ -1,0 +1,141 @@
+//! What a measurement came to: a table for people, JSON for machines.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::measure::{Sample, median};
+
+/// Bytes in one MiB.
+const MIB: f64 = 1_048_576.0;
+
+/// The bound that the project sets itself for a measurement.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Target {
+    /// Times the baseline's wall time.
+    pub ratio: Option<f64>,
+    pub wall: Option<Duration>,
+    /// Bytes above the baseline's peak.
+    pub extra_peak: Option<u64>,
+    pub peak: Option<u64>,
+}
+
+/// Windrow and its baseline, run in turn.
+pub struct Measurement {
+    pub name: String,
+    /// What the baseline does.
+    pub against: &'static str,
+    pub windrow: Vec<Sample>,
+    pub baseline: Vec<Sample>,
+    pub target: Target,
+}
+
+struct Figures {
+    wall: Duration,
+    fastest: Duration,
+    slowest: Duration,
+    peak: u64,
+}
+
+fn figures(samples: &[Sample]) -> Figures {
+    let walls = || samples.iter().map(|s| s.wall);
+    Figures {
+        wall: median(walls()).unwrap_or_default(),
+        fastest: walls().min().unwrap_or_default(),
+        slowest: walls().max().unwrap_or_default(),
+        peak: median(samples.iter().map(|s| s.peak_bytes)).unwrap_or_default(),
+    }
+}
+
+impl Measurement {
+    fn ratio(&self) -> f64 {
+        let (windrow, baseline) = (figures(&self.windrow), figures(&self.baseline));
+        windrow.wall.as_secs_f64() / baseline.wall.as_secs_f64()
+    }
+
+    /// Each bound with whether it is kept.
+    fn bounds(&self) -> Vec<(String, bool)> {
+        let (windrow, baseline) = (figures(&self.windrow), figures(&self.baseline));
+        let mut bounds = Vec::new();
+        if let Some(most) = self.target.ratio {
+            bounds.push((format!("{most:.1}x"), self.ratio() <= most));
+        }
+        if let Some(most) = self.target.wall {
+            bounds.push((format!("{} ms", most.as_millis()), windrow.wall <= most));
+        }
+        if let Some(most) = self.target.extra_peak {
+            let kept = windrow.peak <= baseline.peak + most;
+            bounds.push((format!("+{:.0} MiB", most as f64 / MIB), kept));
+        }
+        if let Some(most) = self.target.peak {
+            bounds.push((
+                format!("{:.0} MiB", most as f64 / MIB),
+                windrow.peak <= most,
+            ));
+        }
+        bounds
+    }
+
+    fn to_json(&self) -> Value {
+        let side = |samples: &[Sample]| {
+            let figures = figures(samples);
+            json!({"wall_ms": ms(figures.wall), "fastest_ms": ms(figures.fastest),
+                "slowest_ms": ms(figures.slowest), "peak_bytes": figures.peak})
+        };
+        let bounds: Vec<Value> = self
+            .bounds()
+            .into_iter()
+            .map(|(bound, kept)| json!({"bound": bound, "kept": kept}))
+            .collect();
+        json!({"name": self.name, "against": self.against, "repeats": self.windrow.len(),
+            "windrow": side(&self.windrow), "baseline": side(&self.baseline),
+            "ratio": (self.ratio() * 1000.0).round() / 1000.0, "targets": bounds})
+    }
+}
+
+fn ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+/// The table of all measurements.
+pub fn table(measurements: &[Measurement]) -> String {
+    let mut text = format!(
+        "{:<22} {:>22} {:>22} {:>6} {:>9} {:>9}  {}\n",
+        "", "windrow ms (range)", "baseline ms (range)", "ratio", "peak MiB", "baseline", "targets"
+    );
+    for measurement in measurements {
+        let wall = |samples: &[Sample]| {
+            let f = figures(samples);
+            format!(
+                "{:.0} ({:.0}-{:.0})",
+                ms(f.wall),
+                ms(f.fastest),
+                ms(f.slowest)
+            )
+        };
+        let peak = |samples: &[Sample]| figures(samples).peak as f64 / MIB;
+        let bounds: Vec<String> = measurement
+            .bounds()
+            .into_iter()
+            .map(|(bound, kept)| format!("{bound} {}", if kept { "kept" } else { "MISSED" }))
+            .collect();
+        text.push_str(&format!(
+            "{:<22} {:>22} {:>22} {:>6.2} {:>9.0} {:>9.0}  {}\n",
+            measurement.name,
+            wall(&measurement.windrow),
+            wall(&measurement.baseline),
+            measurement.ratio(),
+            peak(&measurement.windrow),
+            peak(&measurement.baseline),
+            bounds.join(", "),
+        ));
+    }
+    text
+}
+
+/// All measurements as one JSON object.
+pub fn to_json(measurements: &[Measurement]) -> Value {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    json!({"cores": cores, "measurements":
+        measurements.iter().map(Measurement::to_json).collect::<Vec<_>>()})
+}
