@@ -173,6 +173,9 @@ fn reason_words(reason: &str) -> &'static str {
         "EXTERNAL_CHANGE_IN_REPLACE_WINDOW" => "somebody else changed rows of the window",
         "PLAN_NOT_DETERMINISTIC" => "the query asks for the time or for chance",
         "DATA_FILE_MISSING" => "a source's log no longer reaches back to the last refresh",
+        "DATA_SCHEMA_CHANGED" => {
+            "a source's columns or properties are not those of the last refresh"
+        }
         "INPUT_NOT_IN_DELTA" => "a source is no Delta table, so its changes can't be told",
         "TIME_ZONE_CHANGED" => "the session's time zone is another one",
         "FULL_REFRESH_REQUESTED" => "a full refresh was asked for",

@@ -157,6 +157,10 @@ async fn source_change(
     let Some(commits) = commits else {
         return Ok(only(SourceChange::HistoryGone));
     };
+    // The same files under other column names are other rows.
+    if commits.iter().any(|c| c.metadata_changed) {
+        return Ok(only(SourceChange::SchemaChanged));
+    }
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for commit in commits {
         added.extend(commit.added);

@@ -375,6 +375,25 @@ impl Project {
 
     /// Which flows may stand on one target, and what this version can run.
     fn check_targets(&self, faults: &mut Vec<Fault>) {
+        let inside = |outer: &ProjectTable, inner: &ProjectTable| {
+            inner.location != outer.location
+                && inner.location.path().starts_with(outer.location.path())
+        };
+        for outer in &self.tables {
+            for inner in self.tables.iter().filter(|inner| inside(outer, inner)) {
+                faults.push(
+                    Fault::new(
+                        "TABLE_PLACES_OVERLAP",
+                        format!(
+                            "`{}` would lie inside the folder of `{}`",
+                            inner.shown, outer.shown
+                        ),
+                    )
+                    .at(inner.definition.name.place.clone())
+                    .help("a table of the default schema can't have the name of a schema"),
+                );
+            }
+        }
         for table in &self.tables {
             let flows: Vec<&ProjectFlow> = table.flows.iter().map(|i| &self.flows[*i]).collect();
             if flows.is_empty() && table.definition.kind == TableKind::StreamingTable {
