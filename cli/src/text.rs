@@ -65,6 +65,9 @@ fn source(report: &SourceReport, width: usize) -> String {
             plural(report.files_total, "file")
         )
     };
+    if report.version.is_none() && report.files_total == 0 {
+        return format!("{:width$}  -      made by this update", report.table);
+    }
     let pruning = if report.pruned_by_predicate {
         "pruned by the window"
     } else {
@@ -132,6 +135,13 @@ pub fn plan(report: &UpdateReport) -> String {
             }
         }
         let _ = writeln!(out, "  effect     {}", effect(flow));
+        if !flow.after.is_empty() {
+            let _ = writeln!(
+                out,
+                "  note       planned over {} as it is now; this update will change it first",
+                flow.after.join(", ")
+            );
+        }
     }
     out
 }

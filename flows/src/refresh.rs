@@ -172,6 +172,10 @@ pub fn decide(facts: &Facts) -> Decision {
         FallbackReason::DataFileMissing,
     );
     when(
+        any(SourceChange::SchemaChanged),
+        FallbackReason::DataSchemaChanged,
+    );
+    when(
         any(SourceChange::NotInDelta),
         FallbackReason::InputNotInDelta,
     );
@@ -244,6 +248,15 @@ mod tests {
             decide(&full).reasons,
             [FallbackReason::FullRefreshRequested]
         );
+    }
+
+    #[test]
+    fn a_source_with_other_columns_is_read_as_a_whole() {
+        let facts = Facts {
+            sources: vec![SourceChange::SchemaChanged],
+            ..quiet()
+        };
+        assert_eq!(decide(&facts).reasons, [FallbackReason::DataSchemaChanged]);
     }
 
     #[test]

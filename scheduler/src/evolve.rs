@@ -95,6 +95,16 @@ pub fn evolve(
             if existing.column(&column.name).is_some() {
                 continue;
             }
+            let is_generated =
+                declaration(definition, &column.name).is_some_and(|d| d.generated.is_some());
+            if is_generated {
+                return Err(Fault::new(
+                    "SCHEMA_CHANGE_NOT_ALLOWED",
+                    format!("column `{}` of `{table}` is new and GENERATED, but older rows would not have its value", column.name),
+                )
+                .at(definition.name.place.clone())
+                .help(format!("compute it in the query, or do a full refresh: windrow run --full-refresh {table}")));
+            }
             if !column.nullable {
                 return Err(Fault::new(
                     "SCHEMA_CHANGE_NOT_ALLOWED",

@@ -95,6 +95,10 @@ impl Update {
         let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
             .map_err(|e| vec![Fault::new("ENGINE_NOT_STARTED", e.to_string())])?;
         check_settings(&project, &mut faults);
+        if faults.iter().any(|f| f.code == "UNKNOWN_TIME_ZONE") {
+            // Without a time zone no query has a meaning.
+            return Err(unique(faults));
+        }
         let mut warnings: Vec<String> = project.warnings.iter().map(Fault::as_warning).collect();
         let mut existing = BTreeMap::new();
         for (index, table) in project.tables.iter().enumerate() {
@@ -157,11 +161,35 @@ impl Update {
             dependencies,
             warnings,
         };
+        update.check_sources_made(&mut faults);
         update.check_flows(&mut faults).await;
         if faults.is_empty() {
             Ok(update)
         } else {
             Err(unique(faults))
+        }
+    }
+
+    /// A selected flow can't read a table that is neither there nor made by this update.
+    fn check_sources_made(&self, faults: &mut Vec<Fault>) {
+        let project = &self.inner.project;
+        for index in &self.inner.selected {
+            for source in self.dependencies.sources(*index) {
+                let table = project.flows[source].table;
+                if self.inner.selected.contains(&source) || self.inner.existing.contains_key(&table)
+                {
+                    continue;
+                }
+                let (flow, shown) = (&project.flows[*index], &project.tables[table].shown);
+                faults.push(
+                    Fault::new(
+                        "TABLE_NOT_MADE_YET",
+                        format!("`{}` reads `{shown}`, which is not made yet and not refreshed by this update", flow.name),
+                    )
+                    .at(flow.definition.name.place.clone())
+                    .help(format!("add --refresh {shown}, or leave --refresh out")),
+                );
+            }
         }
     }
 
@@ -264,9 +292,21 @@ impl Update {
                 .entry(*table)
                 .or_insert_with(|| Upstream::Existing(existing.clone()));
         }
-        let mut reports = Vec::new();
+        let mut reports: Vec<FlowReport> = Vec::new();
         for index in &self.order {
             let flow = &self.inner.project.flows[*index];
+            let after: Vec<String> = self
+                .dependencies
+                .sources(*index)
+                .iter()
+                .map(|s| &self.inner.project.flows[*s].name)
+                .filter(|name| {
+                    reports
+                        .iter()
+                        .any(|r| r.flow == **name && r.technique != Some(Technique::NoOp))
+                })
+                .cloned()
+                .collect();
             let plan = self.plan(*index, &upstream).await;
             if let Ok(plan) = &plan {
                 upstream
@@ -278,9 +318,11 @@ impl Update {
                     Ok(mut plan) => self.inner.explain(*index, &mut plan).await,
                     Err(faults) => Err(first_problem(faults)),
                 };
-                reports.push(report.unwrap_or_else(|problem| {
+                let mut report = report.unwrap_or_else(|problem| {
                     self.inner.blank(*index, FlowStatus::Failed, Some(problem))
-                }));
+                });
+                report.after = after;
+                reports.push(report);
             }
         }
         reports.sort_by_key(|r| self.position(&r.flow));
@@ -592,6 +634,7 @@ impl Inner {
             metrics: FlowMetrics::default(),
             sources: Vec::new(),
             effect: None,
+            after: Vec::new(),
             expectations: Vec::new(),
             error,
         }
