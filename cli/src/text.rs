@@ -65,8 +65,13 @@ fn source(report: &SourceReport, width: usize) -> String {
             plural(report.files_total, "file")
         )
     };
-    if report.version.is_none() && report.files_total == 0 {
-        return format!("{:width$}  -      made by this update", report.table);
+    if report.files_total == 0 && report.files_scanned == 0 {
+        // Nothing was planned to be read.
+        let note = report
+            .note
+            .as_deref()
+            .unwrap_or("nothing new in the window's reach");
+        return format!("{:width$}  {version:<6} {note}", report.table);
     }
     let pruning = if report.pruned_by_predicate {
         "pruned by the window"

@@ -549,12 +549,15 @@ pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceRepor
             report.files_scanned += record.files_scanned;
             report.bytes_scanned += record.bytes_scanned;
         }
-        if plan.pinned.is_some() && !report.pruned_by_predicate {
-            report.note = Some(match read.kind {
-                ReadKind::Files => "not pruned: files have no statistics in a log".into(),
-                _ => "not pruned: the predicate reaches none of its columns".into(),
-            });
-        }
+        let read_at_all = report.files_total > 0;
+        report.note = match read.kind {
+            ReadKind::Planned => Some("made by this update".into()),
+            _ if !read_at_all || plan.pinned.is_none() || report.pruned_by_predicate => None,
+            ReadKind::Files => Some("not pruned: files have no statistics in a log".into()),
+            ReadKind::Delta(_) => {
+                Some("not pruned: the predicate reaches none of its columns".into())
+            }
+        };
         reports.push(report);
     }
     reports
