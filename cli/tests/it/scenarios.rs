@@ -62,6 +62,7 @@ scenarios! {
         faulty_pipeline_file
         foreign_table_at_the_target
         names
+        names_that_are_no_folders
         order_and_failures
         plan_and_validate_write_nothing
         table_clauses
@@ -72,10 +73,12 @@ scenarios! {
         new_column_in_the_middle
         new_metric
         reordered_and_recased_columns
+        rules_that_older_rows_may_break
         safe_widening
     }
     interop {
         column_mapping_in_the_source
+        columns_swapped_by_renames
         compaction_of_the_source
         decimal_that_does_not_fit
         deletion_vectors_in_the_source
@@ -87,8 +90,11 @@ scenarios! {
     }
     sql {
         equal_floats_join_and_deduplicate
+        extremes_of_infinities
+        filter_above_an_outer_join
         local_times_of_a_clock_change
         not_in_with_null
+        null_safe_join_beside_an_equal
         null_nan_and_zero_as_groups
         sums_that_overflow
         union_by_name
