@@ -118,7 +118,7 @@ fn predicate_fault(
     if let DataFusionError::SchemaError(inner, _) = root
         && let SchemaError::FieldNotFound { field, .. } = inner.as_ref()
     {
-        return column_not_found(&field.name, schema, table, predicate).at(place);
+        return column_not_found(&field.name, schema, table).at(place);
     }
     let (code, message) = words_of(error);
     let code = if matches!(code, "QUERY_NOT_VALID" | "QUERY_FAILED") {
@@ -129,7 +129,7 @@ fn predicate_fault(
     Fault::new(code, message).at(place)
 }
 
-fn column_not_found(column: &str, schema: &SchemaRef, table: &str, _: &ExprText) -> Fault {
+fn column_not_found(column: &str, schema: &SchemaRef, table: &str) -> Fault {
     let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     Fault::new(
         "PREDICATE_COLUMN_NOT_FOUND",
@@ -290,7 +290,7 @@ impl VisitorMut for Check<'_> {
             Expr::Identifier(i) => {
                 if self.field(&i.value).is_none() && !dialect::is_temporal(&i.value) {
                     let place = self.predicate.place_of(i.span);
-                    let fault = column_not_found(&i.value, self.schema, self.table, self.predicate)
+                    let fault = column_not_found(&i.value, self.schema, self.table)
                         .at(place.or_else(|| Some(self.predicate.place.clone())));
                     self.faults.push(fault);
                 }
@@ -307,9 +307,8 @@ impl VisitorMut for Check<'_> {
                     Ok(last) if self.field(&last.value).is_some() => *expr = Expr::Identifier(last),
                     Ok(last) => {
                         let place = self.predicate.place_of(shown.span());
-                        let fault =
-                            column_not_found(&last.value, self.schema, self.table, self.predicate)
-                                .at(place.or_else(|| Some(self.predicate.place.clone())));
+                        let fault = column_not_found(&last.value, self.schema, self.table)
+                            .at(place.or_else(|| Some(self.predicate.place.clone())));
                         self.faults.push(fault);
                     }
                     Err(why) => self.refuse(

@@ -121,8 +121,10 @@ pub async fn run_flow(
         && !metadata_differs(plan, context.project, table)?
         && !state_moves(plan, state.as_ref())
     {
-        let mut metrics = FlowMetrics::default();
-        metrics.duration_ms = started.elapsed().as_millis() as u64;
+        let metrics = FlowMetrics {
+            duration_ms: started.elapsed().as_millis() as u64,
+            ..FlowMetrics::default()
+        };
         return Ok(Done {
             version: existing.version(),
             table: existing.clone(),
@@ -452,13 +454,12 @@ impl<'a> Stager<'a> {
         let writers = (input_bytes / self.spec.target_file_size.max(1) + 1)
             .min(self.partitions as u64)
             .max(1) as usize;
-        let rules: Vec<RowRule> = self
-            .rules
-            .iter()
-            .filter(|r| in_window || r.kind != RuleKind::Window)
-            .cloned()
-            .collect();
-        let rules = if in_window { rules } else { Vec::new() };
+        // Rows that stay are what they were; the rules are for new ones.
+        let rules = if in_window {
+            self.rules.clone()
+        } else {
+            Vec::new()
+        };
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, self.spec.clone(), rules, writers)?;
         let files = local::run_stage(&self.plan.bound.state, plan).await?;
