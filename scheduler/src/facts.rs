@@ -52,6 +52,7 @@ pub fn source_states(plan: &FlowPlan) -> (Vec<SourceState>, bool) {
                         url: table.location().url().to_string(),
                         table_id: table.id().to_string(),
                         version: table.version(),
+                        columns: short_fingerprint(&table.schema().to_schema_string()),
                     });
                 }
             }
@@ -158,7 +159,7 @@ async fn source_change(
         return Ok(only(SourceChange::HistoryGone));
     };
     // The same files under other column names are other rows.
-    if commits.iter().any(|c| c.metadata_changed) {
+    if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
         return Ok(only(SourceChange::SchemaChanged));
     }
     let (mut added, mut removed) = (Vec::new(), Vec::new());
