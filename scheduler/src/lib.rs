@@ -21,3 +21,4 @@ mod run;
 mod selection;
 mod slices;
 pub mod update;
+mod update_events;
