@@ -245,10 +245,18 @@ async fn stage_and_commit(
             Outcome::Committed => {
                 failpoint::reached("after_commit");
                 stager.forget_all_but(&kept).await;
-                let table = Table::open_existing(&stager.location, None).await?;
+                let table = match &target {
+                    // Only the new entries of the log are read.
+                    Some(target) => target.refreshed().await?,
+                    None => Table::open_existing(&stager.location, None).await?,
+                };
                 new_state.forget_older(&stager.location).await;
-                checkpoint_if_due(&Table::open_existing(&stager.location, Some(version)).await?)
-                    .await;
+                if table.version() == version {
+                    checkpoint_if_due(&table).await;
+                } else {
+                    let ours = Table::open_existing(&stager.location, Some(version)).await?;
+                    checkpoint_if_due(&ours).await;
+                }
                 return Ok(Done {
                     table,
                     version,
