@@ -38,7 +38,7 @@ pub async fn show(args: &EventsArgs) -> ExitCode {
         }
     }
     if events.is_empty() && args.pipeline.output == Output::Text {
-        println!("no events; the log begins with the first `windrow run`");
+        println!("no such events");
     }
     ExitCode::SUCCESS
 }

@@ -27,21 +27,32 @@ fn main() -> ExitCode {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
+    // Plans of long queries are walked by recursion; the space is only used where it is needed.
+    let started = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .thread_stack_size(STACK)
+                .build()?;
+            let code = runtime.block_on(run(&cli));
+            // Work that was cancelled must not keep the process.
+            runtime.shutdown_background();
+            Ok::<_, std::io::Error>(code)
+        });
+    match started.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Ok(code))) => code,
+        Ok(Ok(Err(error))) | Err(error) => {
             eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
-            return ExitCode::from(update::FAILED);
+            ExitCode::from(update::FAILED)
         }
-    };
-    let code = runtime.block_on(run(&cli));
-    // Work that was cancelled must not keep the process.
-    runtime.shutdown_background();
-    code
+        // The panic itself is on stderr already.
+        Ok(Err(_)) => ExitCode::from(update::FAILED),
+    }
 }
+
+/// Bytes of stack for each thread.
+const STACK: usize = 256 << 20;
 
 async fn run(cli: &Cli) -> ExitCode {
     match &cli.command {

@@ -65,6 +65,14 @@ fn source(report: &SourceReport, width: usize) -> String {
             plural(report.files_total, "file")
         )
     };
+    if report.files_total == 0 && report.files_scanned == 0 {
+        // Nothing was planned to be read.
+        let note = report
+            .note
+            .as_deref()
+            .unwrap_or("nothing new in the window's reach");
+        return format!("{:width$}  {version:<6} {note}", report.table);
+    }
     let pruning = if report.pruned_by_predicate {
         "pruned by the window"
     } else {
@@ -132,6 +140,13 @@ pub fn plan(report: &UpdateReport) -> String {
             }
         }
         let _ = writeln!(out, "  effect     {}", effect(flow));
+        if !flow.after.is_empty() {
+            let _ = writeln!(
+                out,
+                "  note       planned over {} as it is now; this update will change it first",
+                flow.after.join(", ")
+            );
+        }
     }
     out
 }
@@ -173,6 +188,9 @@ fn reason_words(reason: &str) -> &'static str {
         "EXTERNAL_CHANGE_IN_REPLACE_WINDOW" => "somebody else changed rows of the window",
         "PLAN_NOT_DETERMINISTIC" => "the query asks for the time or for chance",
         "DATA_FILE_MISSING" => "a source's log no longer reaches back to the last refresh",
+        "DATA_SCHEMA_CHANGED" => {
+            "a source's columns or properties are not those of the last refresh"
+        }
         "INPUT_NOT_IN_DELTA" => "a source is no Delta table, so its changes can't be told",
         "TIME_ZONE_CHANGED" => "the session's time zone is another one",
         "FULL_REFRESH_REQUESTED" => "a full refresh was asked for",

@@ -266,6 +266,9 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
     }
     if report.state == UpdateState::Completed {
         ExitCode::SUCCESS
+    } else if report.flows.is_empty() {
+        // It ended before the first flow began: nothing was written.
+        ExitCode::from(REFUSED)
     } else {
         ExitCode::from(FAILED)
     }

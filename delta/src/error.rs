@@ -36,13 +36,13 @@ pub enum TableError {
         #[source]
         source: object_store::Error,
     },
-    #[error("table `{url}`: {source}")]
+    #[error("table `{url}`: {}", plain(.source))]
     Log {
         url: String,
         #[source]
         source: Box<DeltaTableError>,
     },
-    #[error("table `{url}`: {source}")]
+    #[error("table `{url}`: {}", plain(.source))]
     Query {
         url: String,
         #[source]
@@ -86,4 +86,20 @@ fn storage_code(error: &object_store::Error) -> &'static str {
         object_store::Error::NotFound { .. } => "STORAGE_OBJECT_NOT_FOUND",
         _ => "STORAGE_NOT_REACHABLE",
     }
+}
+
+/// An error's words without the backtrace that some libraries print behind them.
+pub fn plain(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let is_trace = |line: &str| {
+        let line = line.trim_start();
+        let lower = line.to_lowercase();
+        lower.starts_with("backtrace")
+            || lower.starts_with("stack backtrace")
+            || line
+                .split_once(':')
+                .is_some_and(|(n, _)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let kept: Vec<&str> = text.lines().take_while(|l| !is_trace(l)).collect();
+    kept.join("\n").trim_end().to_string()
 }

@@ -19,6 +19,9 @@ const READ: &[&str] = &[
     "typeWidening-preview",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    // Often named without a column that needs it; such a column's type is unknown here.
+    "variantType",
+    "variantType-preview",
 ];
 
 /// Deletion vectors are accepted, never made; change data is derived by readers from whole files.
@@ -34,6 +37,8 @@ const WRITE: &[&str] = &[
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
 ];
 
 fn features(protocol: &Value, key: &str) -> Vec<String> {

@@ -31,6 +31,9 @@ pub struct SourceState {
     /// The table's id: a table made anew at the same place has another.
     pub table_id: String,
     pub version: i64,
+    /// Short for the table's columns at that version: names, types and mapping.
+    #[serde(default)]
+    pub columns: String,
 }
 
 /// What was true after a refresh of a flow.

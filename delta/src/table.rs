@@ -3,7 +3,7 @@
 //! Log replay is the Delta kernel's; which of the files matter is decided in [`crate::prune`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use datafusion::arrow::array::{Array, AsArray, MapArray, RecordBatch, StructArray};
 use datafusion::arrow::datatypes::{Int32Type, Int64Type};
@@ -25,6 +25,8 @@ pub struct Table {
     snapshot: Arc<Snapshot>,
     schema: Arc<TableSchema>,
     properties: Arc<HashMap<String, String>>,
+    /// Transactions that were looked up: each look reads the log, and this version never changes.
+    transactions: Arc<Mutex<HashMap<String, Option<i64>>>>,
 }
 
 impl std::fmt::Debug for Table {
@@ -123,7 +125,7 @@ impl Table {
                 Some(version) if !is_storage(&error) => TableError::VersionGone {
                     url: location.shown(),
                     version,
-                    reason: error.to_string(),
+                    reason: crate::error::plain(&error),
                 },
                 _ => TableError::Log {
                     url: location.shown(),
@@ -181,6 +183,7 @@ impl Table {
             snapshot,
             schema: Arc::new(schema),
             properties: Arc::new(properties),
+            transactions: Arc::default(),
         };
         crate::protocol::check_readable(&table)?;
         Ok(table)
@@ -233,6 +236,19 @@ impl Table {
 
     /// The version that `app_id` recorded with its last commit.
     pub async fn transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
+        if let Some(known) = self.transactions().get(app_id) {
+            return Ok(*known);
+        }
+        let found = self.read_transaction_version(app_id).await?;
+        self.transactions().insert(app_id.to_string(), found);
+        Ok(found)
+    }
+
+    fn transactions(&self) -> MutexGuard<'_, HashMap<String, Option<i64>>> {
+        self.transactions.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    async fn read_transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
         let engine = self.location.log_store().engine(None);
         let (url, version, app_id) = (
             self.location.url().clone(),
@@ -250,8 +266,8 @@ impl Table {
             reason,
         };
         read.await
-            .map_err(|e| damaged(e.to_string()))?
-            .map_err(|e| damaged(e.to_string()))
+            .map_err(|e| damaged(crate::error::plain(&e)))?
+            .map_err(|e| damaged(crate::error::plain(&e)))
     }
 
     /// The active files, a bounded batch at a time.

@@ -18,6 +18,7 @@ pub async fn vacuum(
     retention: Duration,
     dry_run: bool,
 ) -> Result<Vec<String>, TableError> {
+    refuse_tables_inside(location).await?;
     let log = |source| TableError::Log {
         url: location.shown(),
         source: Box::new(source),
@@ -34,4 +35,37 @@ pub async fn vacuum(
         .await
         .map_err(log)?;
     Ok(metrics.files_deleted)
+}
+
+/// A table inside the folder of another would be taken for files that nothing names.
+async fn refuse_tables_inside(location: &Location) -> Result<(), TableError> {
+    use futures::StreamExt;
+    let storage = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
+    let store = location.store();
+    let folders = store
+        .list_with_delimiter(None)
+        .await
+        .map_err(storage)?
+        .common_prefixes;
+    for folder in folders {
+        let name = folder.filename().unwrap_or_default();
+        if name.contains('=') || name.starts_with(['_', '.']) {
+            continue;
+        }
+        let log = folder.clone().join("_delta_log");
+        if let Some(found) = store.list(Some(&log)).next().await {
+            found.map_err(storage)?;
+            return Err(TableError::Refused {
+                code: "TABLE_PLACES_OVERLAP",
+                url: location.shown(),
+                reason: format!(
+                    "another table lies inside its folder, at `{folder}`; it would be removed"
+                ),
+            });
+        }
+    }
+    Ok(())
 }

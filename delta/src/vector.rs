@@ -38,7 +38,7 @@ pub async fn kept_rows(
         vector.size_in_bytes,
         vector.cardinality,
     )
-    .map_err(|e| damaged(e.to_string()))?;
+    .map_err(|e| damaged(crate::error::plain(&e)))?;
     let (engine, url) = (location.log_store().engine(None), location.url().clone());
     let read = tokio::task::spawn_blocking(move || {
         let deleted = descriptor.read(Arc::clone(&engine.storage_handler()), &url)?;
@@ -59,8 +59,8 @@ pub async fn kept_rows(
     });
     let (kept, count) = read
         .await
-        .map_err(|e| damaged(e.to_string()))?
-        .map_err(|e| damaged(e.to_string()))?;
+        .map_err(|e| damaged(crate::error::plain(&e)))?
+        .map_err(|e| damaged(crate::error::plain(&e)))?;
     if count != vector.cardinality {
         return Err(damaged(format!(
             "a deletion vector holds {count} rows where the log says {}",

@@ -298,7 +298,9 @@ impl TableProvider for FilesTable {
         state
             .runtime_env()
             .register_object_store(self.store_url.as_ref(), self.store.clone());
-        let table = TableSchema::new(self.file_schema.clone(), self.partition_fields.clone());
+        let table = TableSchema::builder(self.file_schema.clone())
+            .with_table_partition_cols(self.partition_fields.clone())
+            .build();
         let source: Arc<dyn FileSource> = match self.format {
             Format::Parquet => Arc::new(ParquetSource::new(table)),
             Format::Json => Arc::new(JsonSource::new(table)),

@@ -17,6 +17,7 @@ use datafusion::common::{Column, DFSchema, DataFusionError, Result, ScalarValue,
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema as FileTableSchema;
@@ -198,12 +199,7 @@ impl DeltaSource {
         Ok(pruned)
     }
 
-    async fn partitioned_file(
-        &self,
-        state: &dyn Session,
-        index: i64,
-        file: &DataFile,
-    ) -> Result<PartitionedFile> {
+    async fn partitioned_file(&self, index: i64, file: &DataFile) -> Result<PartitionedFile> {
         let location = self.table.location();
         let damaged = |reason: String| {
             external(TableError::Damaged {
@@ -240,7 +236,7 @@ impl DeltaSource {
         if let Some(dv) = &file.deletion_vector {
             let rows = match record_count(file.stats.as_deref()) {
                 Some(rows) => rows,
-                None => rows_in_footer(state, location, &partitioned.object_meta).await?,
+                None => rows_in_footer(location, &partitioned.object_meta).await?,
             };
             let kept = vector::kept_rows(location, dv, rows)
                 .await
@@ -354,15 +350,11 @@ fn selection(kept: &[std::ops::Range<u64>], rows: u64) -> RowSelection {
     RowSelection::from(selectors)
 }
 
-async fn rows_in_footer(
-    _state: &dyn Session,
-    location: &windrow_delta::Location,
-    meta: &ObjectMeta,
-) -> Result<u64> {
-    use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetObjectReader};
-    let mut reader = ParquetObjectReader::new(location.root_store(), meta.location.clone())
-        .with_file_size(meta.size);
-    let metadata = reader.get_metadata(None).await?;
+async fn rows_in_footer(location: &windrow_delta::Location, meta: &ObjectMeta) -> Result<u64> {
+    let store = location.root_store();
+    let metadata = DFParquetMetadata::new(store.as_ref(), meta)
+        .fetch_metadata()
+        .await?;
     Ok(metadata.file_metadata().num_rows().unsigned_abs())
 }
 
@@ -431,8 +423,11 @@ impl TableProvider for DeltaSource {
         if self.files.is_some() {
             partition_fields.push(Arc::new(Field::new(FILE_COLUMN, DataType::Int64, false)));
         }
-        let mut source =
-            ParquetSource::new(FileTableSchema::new(file_schema.clone(), partition_fields));
+        let mut source = ParquetSource::new(
+            FileTableSchema::builder(file_schema.clone())
+                .with_table_partition_cols(partition_fields)
+                .build(),
+        );
         if let Some(predicate) = self.reader_predicate(state, filters, &file_schema)? {
             source = source.with_predicate(predicate);
         }
@@ -461,7 +456,7 @@ impl TableProvider for DeltaSource {
             rows = rows
                 .zip(record_count(file.stats.as_deref()))
                 .map(|(a, b)| a + b);
-            files.push(self.partitioned_file(state, *index, file).await?);
+            files.push(self.partitioned_file(*index, file).await?);
         }
         let groups = balanced(files, state.config().target_partitions());
         // Inexact on purpose: exact counts would let the optimizer answer from statistics alone.

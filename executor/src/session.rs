@@ -13,6 +13,9 @@ use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::spark;
 
@@ -78,16 +81,41 @@ impl Engine {
         options.optimizer.prefer_hash_join = !spilling_joins;
         // Spark writes times as 96-bit integers by default; they are microseconds to Delta.
         options.execution.parquet.coerce_int96 = Some("us".into());
+        options.optimizer.enable_dynamic_filter_pushdown = false;
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(self.runtime.clone())
             .with_default_features()
             .with_analyzer_rules(spark::analyzer_rules())
+            .with_optimizer_rules(optimizer_rules())
+            .with_physical_optimizer_rules(physical_optimizer_rules())
             .build();
         spark::register(&mut state)?;
         pin(&mut state, clock);
         Ok(state)
     }
+}
+
+/// DataFusion's rules but for two that take parts of expressions out into projections below joins:
+/// they give the parts names that meet again above a join of like-named columns.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
+    Optimizer::new()
+        .rules
+        .into_iter()
+        .filter(|rule| !LEFT_OUT.contains(&rule.name()))
+        .collect()
+}
+
+/// DataFusion's rules but for the one that pushes filters through physical plans by the names of
+/// columns: through an outer join it takes a column of one side for the like-named one of the
+/// other. What filters a scan can use has reached it in the logical plan already.
+fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    PhysicalOptimizer::new()
+        .rules
+        .into_iter()
+        .filter(|rule| !rule.name().starts_with("FilterPushdown"))
+        .collect()
 }
 
 fn pin(state: &mut SessionState, clock: DateTime<Utc>) {

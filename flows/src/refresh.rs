@@ -44,6 +44,8 @@ pub enum FallbackReason {
     PlanNotDeterministic,
     /// A source was made anew, or its log no longer reaches back.
     DataFileMissing,
+    /// The columns of a source are not those of the last refresh.
+    DataSchemaChanged,
     /// A source is no Delta table.
     InputNotInDelta,
     TimeZoneChanged,
@@ -62,6 +64,7 @@ impl FallbackReason {
             Self::ExternalChangeInReplaceWindow => "EXTERNAL_CHANGE_IN_REPLACE_WINDOW",
             Self::PlanNotDeterministic => "PLAN_NOT_DETERMINISTIC",
             Self::DataFileMissing => "DATA_FILE_MISSING",
+            Self::DataSchemaChanged => "DATA_SCHEMA_CHANGED",
             Self::InputNotInDelta => "INPUT_NOT_IN_DELTA",
             Self::TimeZoneChanged => "TIME_ZONE_CHANGED",
             Self::IncrementalTechniqueNotAvailable => "INCREMENTAL_TECHNIQUE_NOT_AVAILABLE",
@@ -78,6 +81,8 @@ pub enum SourceChange {
     Changed,
     /// Another table at the same place, or a log that no longer reaches back.
     HistoryGone,
+    /// Columns were added, dropped, renamed or given other types.
+    SchemaChanged,
     /// Files without versions.
     NotInDelta,
 }
@@ -167,6 +172,10 @@ pub fn decide(facts: &Facts) -> Decision {
         FallbackReason::DataFileMissing,
     );
     when(
+        any(SourceChange::SchemaChanged),
+        FallbackReason::DataSchemaChanged,
+    );
+    when(
         any(SourceChange::NotInDelta),
         FallbackReason::InputNotInDelta,
     );
@@ -239,6 +248,15 @@ mod tests {
             decide(&full).reasons,
             [FallbackReason::FullRefreshRequested]
         );
+    }
+
+    #[test]
+    fn a_source_with_other_columns_is_read_as_a_whole() {
+        let facts = Facts {
+            sources: vec![SourceChange::SchemaChanged],
+            ..quiet()
+        };
+        assert_eq!(decide(&facts).reasons, [FallbackReason::DataSchemaChanged]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Typed expressions as Spark SQL text, for people and for comparing one update's predicate with
 //! the next one's.
 
+use crate::types::sql_name;
 use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{InList, Like};
 use datafusion_expr::{Between, BinaryExpr, Cast, Expr, Operator, TryCast};
@@ -88,13 +89,26 @@ fn text(expr: &Expr, around: u8) -> String {
             )
         }
         Expr::Cast(Cast { expr, field }) => (
-            format!("CAST({} AS {})", text(expr, 0), field.data_type()),
+            format!("CAST({} AS {})", text(expr, 0), sql_name(field.data_type())),
             9,
         ),
         Expr::TryCast(TryCast { expr, field }) => (
-            format!("TRY_CAST({} AS {})", text(expr, 0), field.data_type()),
+            format!(
+                "TRY_CAST({} AS {})",
+                text(expr, 0),
+                sql_name(field.data_type())
+            ),
             9,
         ),
+        Expr::ScalarFunction(function) if engine_form(function).is_some() => {
+            return engine_form(function).map_or_else(String::new, |(text, own)| {
+                if own < around {
+                    format!("({text})")
+                } else {
+                    text
+                }
+            });
+        }
         Expr::ScalarFunction(function) => {
             let args = function
                 .args
@@ -123,6 +137,44 @@ fn text(expr: &Expr, around: u8) -> String {
         format!("({inner})")
     } else {
         inner
+    }
+}
+
+/// The SQL form of a function that stands for one in the engine: what people wrote, not what it is
+/// computed by.
+fn engine_form(function: &datafusion_expr::expr::ScalarFunction) -> Option<(String, u8)> {
+    let args = &function.args;
+    let operator = |sign: &str, own: u8| match args.as_slice() {
+        [left, right, ..] => Some((
+            format!("{} {sign} {}", text(left, own), text(right, own + 1)),
+            own,
+        )),
+        _ => None,
+    };
+    let name = function.name().strip_prefix("spark_")?;
+    match (name, args.as_slice()) {
+        ("normalize" | "canonical_nan", [inner]) => Some((text(inner, 9), 9)),
+        ("cast" | "try_cast", [inner, Expr::Literal(kind, _), ..]) => {
+            let word = if name == "cast" { "CAST" } else { "TRY_CAST" };
+            let kind = kind.to_string().to_uppercase();
+            Some((format!("{word}({} AS {kind})", text(inner, 0)), 9))
+        }
+        ("add", _) => operator("+", 5),
+        ("subtract", _) => operator("-", 5),
+        ("multiply", _) => operator("*", 6),
+        ("divide", _) => operator("/", 6),
+        ("modulo" | "remainder", _) => operator("%", 6),
+        _ => {
+            let shown: Vec<String> = args
+                .iter()
+                // The session's zone travels as a last argument.
+                .filter(
+                    |a| !matches!(a, Expr::Literal(ScalarValue::Utf8(Some(z)), _) if z == "UTC"),
+                )
+                .map(|e| text(e, 0))
+                .collect();
+            Some((format!("{name}({})", shown.join(", ")), 9))
+        }
     }
 }
 

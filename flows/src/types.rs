@@ -19,7 +19,12 @@ pub fn arrow_type(data_type: &ast::DataType) -> Result<DataType, String> {
         T::Float(ExactNumberInfo::None) | T::Real | T::Float4 => DataType::Float32,
         T::Double(ExactNumberInfo::None) => DataType::Float64,
         T::Boolean => DataType::Boolean,
-        T::String(None) | T::Varchar(_) | T::Char(_) | T::Text => DataType::Utf8,
+        T::String(None) | T::Text => DataType::Utf8,
+        T::Varchar(_) | T::Char(_) => {
+            return Err(format!(
+                "{data_type} is not available, since its length would not be kept; use STRING"
+            ));
+        }
         T::Binary(None) => DataType::Binary,
         T::Date => DataType::Date32,
         T::Timestamp(None, _) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),

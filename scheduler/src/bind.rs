@@ -110,6 +110,8 @@ struct Work {
     /// Views being bound, to find circles among them.
     open_views: Vec<usize>,
     registered: Vec<TableReference>,
+    /// `read_files` calls so far, over the query and its views.
+    files: usize,
     case: HashMap<String, String>,
 }
 
@@ -133,6 +135,7 @@ impl Binder<'_> {
             nondeterministic: false,
             open_views: Vec::new(),
             registered: Vec::new(),
+            files: 0,
             case: HashMap::new(),
         };
         let plan = self.plan_query(&state, query, defaults, &mut work).await?;
@@ -161,13 +164,15 @@ impl Binder<'_> {
         work.fingerprint.push('\n');
         let mut factors = Factors {
             read_files: Vec::new(),
-            faults: Vec::new(),
+            first: work.files,
+            faults: duplicate_names(query),
             query,
         };
         let _ = ast.visit(&mut factors);
         if !factors.faults.is_empty() {
             return Err(factors.faults);
         }
+        work.files += factors.read_files.len();
         let mut functions = FunctionNames::default();
         let _ = ast::Visit::visit(&ast, &mut functions);
         work.uses_clock |= functions.names.iter().any(|n| dialect::is_temporal(n));
@@ -198,6 +203,7 @@ impl Binder<'_> {
             .resolve_table_references(&statement)
             .map_err(|e| vec![fault_of(&e, query)])?;
         let mut faults = Vec::new();
+        let mut bound = true;
         for reference in references {
             if work.registered.contains(&reference) || reference.table().starts_with(FILES_PREFIX) {
                 continue;
@@ -206,10 +212,11 @@ impl Binder<'_> {
                 .bind_table(state, query, &reference, defaults, work)
                 .await
             {
+                bound = false;
                 faults.extend(more);
             }
         }
-        if !faults.is_empty() {
+        if !bound {
             return Err(faults);
         }
         state
@@ -371,9 +378,46 @@ impl Binder<'_> {
 /// Names of the tables that stand for `read_files` calls.
 const FILES_PREFIX: &str = "__windrow_files_";
 
+/// Two columns of the result with one name, as far as the query's text shows them.
+fn duplicate_names(query: &QueryText) -> Vec<Fault> {
+    let SetExpr::Select(select) = query.ast.body.as_ref() else {
+        return Vec::new();
+    };
+    let mut seen: Vec<&ast::Ident> = Vec::new();
+    let mut faults = Vec::new();
+    for item in &select.projection {
+        let ident = match item {
+            SelectItem::ExprWithAlias { alias, .. } => alias,
+            SelectItem::UnnamedExpr(ast::Expr::Identifier(i)) => i,
+            SelectItem::UnnamedExpr(ast::Expr::CompoundIdentifier(parts)) => match parts.last() {
+                Some(last) => last,
+                None => continue,
+            },
+            _ => continue,
+        };
+        match seen.iter().find(|s| name::key(&s.value) == name::key(&ident.value)) {
+            Some(first) => faults.push(
+                Fault::new(
+                    "DUPLICATE_COLUMN",
+                    format!(
+                        "the query has two columns called `{}` and `{}`; names compare without case",
+                        first.value, ident.value
+                    ),
+                )
+                .at(query.place_of(ident.span).or_else(|| Some(query.place.clone())))
+                .help("give one of the two another name with AS"),
+            ),
+            None => seen.push(ident),
+        }
+    }
+    faults
+}
+
 /// Takes table functions out of the tree: streams are refused here, `read_files` becomes a table.
 struct Factors<'a> {
     read_files: Vec<(String, Vec<ast::FunctionArg>)>,
+    /// The number of the first call.
+    first: usize,
     faults: Vec<Fault>,
     query: &'a QueryText,
 }
@@ -389,6 +433,30 @@ impl VisitorMut for Factors<'_> {
                     .at(place.or_else(|| Some(self.query.place.clone())))
                     .help("leave STREAM out: the query of a REPLACE WHERE flow or a view is a batch query"),
             );
+            return ControlFlow::Continue(());
+        }
+        if let TableFactor::Derived {
+            subquery, alias, ..
+        } = factor
+            && let SetExpr::Values(values) = subquery.body.as_ref()
+            && alias.as_ref().is_none_or(|a| a.columns.is_empty())
+        {
+            // Spark calls the columns of VALUES col1, col2, and so on.
+            let count = values.rows.first().map_or(0, |row| row.len());
+            let columns = (1..=count)
+                .map(|i| ast::TableAliasColumnDef::from_name(format!("col{i}")))
+                .collect();
+            match alias {
+                Some(alias) => alias.columns = columns,
+                None => {
+                    *alias = Some(ast::TableAlias {
+                        name: ast::Ident::new("values"),
+                        columns,
+                        explicit: true,
+                        at: None,
+                    });
+                }
+            }
             return ControlFlow::Continue(());
         }
         let TableFactor::Table {
@@ -425,7 +493,7 @@ impl VisitorMut for Factors<'_> {
             );
             return ControlFlow::Continue(());
         }
-        let table = format!("{FILES_PREFIX}{}", self.read_files.len());
+        let table = format!("{FILES_PREFIX}{}", self.first + self.read_files.len());
         self.read_files.push((table.clone(), call.args.clone()));
         if alias.is_none() {
             *alias = Some(ast::TableAlias {
@@ -649,6 +717,7 @@ pub fn words_of(error: &DataFusionError) -> (&'static str, String) {
     let text = root.to_string();
     let plain = root.strip_backtrace();
     let message = if plain.is_empty() { text } else { plain };
+    let message = windrow_delta::error::plain(&message);
     let code = match root {
         DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
         DataFusionError::ObjectStore(_) => "STORAGE_NOT_REACHABLE",

@@ -147,7 +147,7 @@ impl PipelineConfig {
         let value: Value = serde_saphyr::from_str(&source.text).map_err(|e| {
             vec![Fault::new(
                 "PIPELINE_FILE_NOT_YAML",
-                format!("`{}` is no YAML: {e}", source.name),
+                yaml_words(&source.name, &e.to_string()),
             )]
         })?;
         let Value::Object(keys) = value else {
@@ -483,6 +483,20 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
+fn yaml_words(name: &str, error: &str) -> String {
+    let plain = error
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .replace("<input>", name);
+    let plain = plain
+        .split(", set DuplicateKeyPolicy")
+        .next()
+        .unwrap_or_default()
+        .to_string();
+    format!("`{name}` is no YAML that can be read: {plain}")
+}
+
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),
@@ -510,6 +524,11 @@ fn io_words(error: &std::io::Error) -> String {
 
 fn read_source(path: &Path, name: String) -> Result<SourceText, Fault> {
     let text = std::fs::read_to_string(path).map_err(|e| unreadable(path, &io_words(&e)))?;
+    // Some editors begin a file with a byte order mark.
+    let text = match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_string(),
+        None => text,
+    };
     Ok(SourceText { name, text })
 }
 

@@ -88,14 +88,48 @@ pub fn evolve(
     let mut columns: Vec<Column> = Vec::new();
     let mut fills = Vec::new();
     let mut changed = existing.is_none();
-    for mut column in base.columns {
+    let mut base_columns = base.columns;
+    if let Some(existing) = existing.filter(|_| !replace_columns) {
+        // Columns that were declared since the table was made.
+        for column in declared(table, definition)?.columns {
+            if existing.column(&column.name).is_some() {
+                continue;
+            }
+            let is_generated =
+                declaration(definition, &column.name).is_some_and(|d| d.generated.is_some());
+            if is_generated {
+                return Err(Fault::new(
+                    "SCHEMA_CHANGE_NOT_ALLOWED",
+                    format!("column `{}` of `{table}` is new and GENERATED, but older rows would not have its value", column.name),
+                )
+                .at(definition.name.place.clone())
+                .help(format!("compute it in the query, or do a full refresh: windrow run --full-refresh {table}")));
+            }
+            if !column.nullable {
+                return Err(Fault::new(
+                    "SCHEMA_CHANGE_NOT_ALLOWED",
+                    format!("column `{}` of `{table}` is new and NOT NULL, but older rows have no value for it", column.name),
+                )
+                .at(definition.name.place.clone())
+                .help(format!("leave NOT NULL out, or do a full refresh: windrow run --full-refresh {table}")));
+            }
+            base_columns.push(column);
+            changed = true;
+        }
+    }
+    for mut column in base_columns {
         let declared = declaration(definition, &column.name);
+        let is_old = existing.is_some_and(|e| !replace_columns && e.column(&column.name).is_some());
+        if is_old {
+            check_rules_kept(table, &column, declared)?;
+        }
         changed |= apply_declaration(&mut column, declared);
         let index = outputs
             .iter()
             .position(|o| o.query_name == name::key(&column.name));
         let fill = match (index, column.generation_expression()) {
             (Some(index), _) => fill_from(
+                existing.is_none(),
                 table,
                 &column,
                 &outputs[index],
@@ -327,6 +361,38 @@ fn change_refused(table: &str, column: &str, old: &DataType, new: &DataType) -> 
     ))
 }
 
+/// A rule that older rows may break can't be declared for a column that has rows.
+fn check_rules_kept(
+    table: &str,
+    column: &Column,
+    declared: Option<&ColumnDefinition>,
+) -> Result<(), Fault> {
+    let Some(declared) = declared else {
+        return Ok(());
+    };
+    let refuse = |what: &str| {
+        Err(Fault::new(
+            "SCHEMA_CHANGE_NOT_ALLOWED",
+            format!(
+                "column `{}` of `{table}` is now declared {what}, which its older rows may break",
+                column.name
+            ),
+        )
+        .at(declared.name.place.clone())
+        .help(format!(
+            "undo that, or do a full refresh: windrow run --full-refresh {table}"
+        )))
+    };
+    if declared.not_null && column.nullable {
+        return refuse("NOT NULL");
+    }
+    match (&declared.generated, column.generation_expression()) {
+        (Some(new), Some(old)) if new.text == old => Ok(()),
+        (None, _) => Ok(()),
+        (Some(_), _) => refuse("GENERATED with another expression"),
+    }
+}
+
 /// Comments and generation expressions of the definition; tells whether anything is new.
 fn apply_declaration(column: &mut Column, declared: Option<&ColumnDefinition>) -> bool {
     let Some(declared) = declared else {
@@ -348,6 +414,7 @@ fn apply_declaration(column: &mut Column, declared: Option<&ColumnDefinition>) -
 }
 
 fn fill_from(
+    is_new: bool,
     table: &str,
     column: &Column,
     output: &OutputColumn,
@@ -382,6 +449,21 @@ fn fill_from(
                 exact: false,
             })
         }
+        Fit::Differs if is_new => Err(Fault::new(
+            "COLUMN_TYPE_DIFFERS",
+            format!(
+                "column `{}` of `{table}` is declared {}, but the query gives {}",
+                column.name,
+                sql_name(&column.data_type),
+                sql_name(&from)
+            ),
+        )
+        .at(definition.name.place.clone())
+        .help(format!(
+            "write CAST({} AS {}) in the query",
+            output.shown_name,
+            sql_name(&column.data_type)
+        ))),
         Fit::Differs => Err(
             change_refused(table, &column.name, &column.data_type, &from)
                 .at(definition.name.place.clone()),

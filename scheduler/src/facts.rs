@@ -52,6 +52,7 @@ pub fn source_states(plan: &FlowPlan) -> (Vec<SourceState>, bool) {
                         url: table.location().url().to_string(),
                         table_id: table.id().to_string(),
                         version: table.version(),
+                        columns: short_fingerprint(&table.schema().to_schema_string()),
                     });
                 }
             }
@@ -157,6 +158,10 @@ async fn source_change(
     let Some(commits) = commits else {
         return Ok(only(SourceChange::HistoryGone));
     };
+    // The same files under other column names are other rows.
+    if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
+        return Ok(only(SourceChange::SchemaChanged));
+    }
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for commit in commits {
         added.extend(commit.added);

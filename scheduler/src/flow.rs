@@ -28,6 +28,97 @@ use crate::report::SourceReport;
 
 /// The table property that names the pipeline to which a target belongs.
 pub const OWNER: &str = "windrow.pipeline";
+/// The table property that tells a streaming table from a materialized view.
+pub const KIND: &str = "windrow.kind";
+
+/// The word of a table's kind in [`KIND`].
+pub fn kind_word(kind: TableKind) -> &'static str {
+    match kind {
+        TableKind::StreamingTable => "streaming_table",
+        TableKind::MaterializedView => "materialized_view",
+    }
+}
+
+/// Properties of Delta tables that change nothing that a writer must keep, or that this version
+/// keeps.
+const DELTA_PROPERTIES: &[&str] = &[
+    "delta.appendOnly",
+    "delta.checkpointInterval",
+    "delta.checkpoint.writeStatsAsJson",
+    "delta.checkpoint.writeStatsAsStruct",
+    "delta.dataSkippingNumIndexedCols",
+    "delta.dataSkippingStatsColumns",
+    "delta.deletedFileRetentionDuration",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+    "delta.enableExpiredLogCleanup",
+    "delta.isolationLevel",
+    "delta.logRetentionDuration",
+    "delta.parquet.compression.codec",
+    "delta.randomizeFilePrefixes",
+    "delta.targetFileSize",
+    "delta.tuneFileSizesForRewrites",
+];
+
+fn check_properties(table: &ProjectTable, existing: Option<&Table>) -> Result<(), Fault> {
+    let place = || table.definition.name.place.clone();
+    for (key, value) in &table.definition.properties {
+        let off = value.eq_ignore_ascii_case("false") || value.eq_ignore_ascii_case("none");
+        if key.starts_with("windrow.") {
+            return Err(Fault::new(
+                "PROPERTY_NOT_SUPPORTED",
+                format!("the property `{key}` of `{}` is Windrow's own", table.shown),
+            )
+            .at(place()));
+        }
+        if key == "delta.appendOnly" && !off {
+            return Err(Fault::new(
+                "TARGET_APPEND_ONLY",
+                format!(
+                    "`{}` can't have delta.appendOnly: its rows are replaced",
+                    table.shown
+                ),
+            )
+            .at(place()));
+        }
+        if let Some(name) = key.strip_prefix("delta.constraints.") {
+            let is_known = existing.is_none_or(|t| t.properties().get(key) == Some(value));
+            if !is_known {
+                return Err(Fault::new(
+                    "CONSTRAINT_ADDED_LATER",
+                    format!(
+                        "constraint `{name}` of `{}` is new, and its older rows may break it",
+                        table.shown
+                    ),
+                )
+                .at(place())
+                .help(format!(
+                    "do a full refresh: windrow run --full-refresh {}",
+                    table.shown
+                )));
+            }
+            continue;
+        }
+        let known =
+            DELTA_PROPERTIES.iter().any(|k| k == key) || key.starts_with("delta.autoOptimize.");
+        if key.starts_with("delta.") && !known && !off {
+            return Err(Fault::new(
+                "PROPERTY_NOT_SUPPORTED",
+                format!(
+                    "`{}` has the property `{key}`, which this version does not know how to keep",
+                    table.shown
+                ),
+            )
+            .hint(windrow_flows::name::did_you_mean(
+                key,
+                DELTA_PROPERTIES.iter().copied(),
+            ))
+            .at(place())
+            .help("leave it out"));
+        }
+    }
+    Ok(())
+}
 
 /// What planning a flow needs from the update around it.
 pub struct FlowContext<'a> {
@@ -147,6 +238,8 @@ pub async fn plan_flow(
     if let Some(existing) = &existing {
         check_owner(context.project, table, existing).map_err(|f| vec![f])?;
     }
+    let kept = existing.as_ref().filter(|_| !request.full_refresh);
+    check_properties(table, kept).map_err(|f| vec![f])?;
     let binder = Binder {
         project: context.project,
         engine: context.engine,
@@ -192,6 +285,24 @@ pub async fn plan_flow(
         _ => (None, None),
     };
     let always = lit(true);
+    let properties = &table.definition.properties;
+    for (key, sql) in properties
+        .iter()
+        .filter(|(k, _)| k.starts_with("delta.constraints."))
+    {
+        let checked = planned(&bound, &target_schema, sql)
+            .and_then(|e| typed(&bound.state, &target_schema, e));
+        if let Err(error) = checked {
+            let (_, message) = crate::bind::words_of(&error);
+            return Err(vec![
+                Fault::new(
+                    "CONSTRAINT_NOT_VALID",
+                    format!("`{key}` of `{}`: {message}", table.shown),
+                )
+                .at(table.definition.name.place.clone()),
+            ]);
+        }
+    }
     let window = Window::of(pinned.as_ref().map_or(&always, |p| &p.typed.expr));
     Ok(FlowPlan {
         flow: index,
@@ -238,6 +349,22 @@ fn check_owner(project: &Project, table: &ProjectTable, existing: &Table) -> Res
             .at(place)
             .help("move it away, and read it as a source through `tables`"));
         }
+    }
+    let kind = kind_word(table.definition.kind);
+    if let Some(old) = existing.properties().get(KIND)
+        && old != kind
+    {
+        return Err(Fault::new(
+            "TARGET_KIND_CHANGED",
+            format!(
+                "`{}` is a {} and is now defined as a {}",
+                table.shown,
+                old.replace('_', " "),
+                kind.replace('_', " ")
+            ),
+        )
+        .at(place)
+        .help("give the new one another name, or remove the old table's folder"));
     }
     check_writable(existing).map_err(|e| Fault::new(e.code(), e.to_string()).at(place.clone()))?;
     if existing
@@ -308,7 +435,7 @@ fn target_rows(
 
 /// An expression that the table itself carries (a constraint, a generated column), over its columns.
 pub fn planned(bound: &Bound, target: &SchemaRef, sql: &str) -> Result<Expr, DataFusionError> {
-    let parsed = windrow_flows::sql::parse_predicate("table property", sql)
+    let parsed = windrow_flows::sql::parse_predicate("table property", sql, &BTreeMap::new())
         .map_err(|f| DataFusionError::Plan(f.message))?;
     let mut ast = parsed.normalised;
     if let Some(fault) = windrow_flows::dialect::rewrite_expr(&mut ast)
@@ -422,12 +549,15 @@ pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceRepor
             report.files_scanned += record.files_scanned;
             report.bytes_scanned += record.bytes_scanned;
         }
-        if plan.pinned.is_some() && !report.pruned_by_predicate {
-            report.note = Some(match read.kind {
-                ReadKind::Files => "not pruned: files have no statistics in a log".into(),
-                _ => "not pruned: the predicate reaches none of its columns".into(),
-            });
-        }
+        let read_at_all = report.files_total > 0;
+        report.note = match read.kind {
+            ReadKind::Planned => Some("made by this update".into()),
+            _ if !read_at_all || plan.pinned.is_none() || report.pruned_by_predicate => None,
+            ReadKind::Files => Some("not pruned: files have no statistics in a log".into()),
+            ReadKind::Delta(_) => {
+                Some("not pruned: the predicate reaches none of its columns".into())
+            }
+        };
         reports.push(report);
     }
     reports

@@ -18,5 +18,7 @@ mod references;
 mod removal;
 pub mod report;
 mod run;
+mod selection;
 mod slices;
 pub mod update;
+mod update_events;

@@ -69,10 +69,29 @@ pub fn pin(
     }
     let typed = plan(state, schema, ast)
         .map_err(|e| vec![predicate_fault(&e, schema, table, predicate)])?;
+    // A constant that can't be computed would fail at the first file; it fails here, by its name.
+    if let Err(error) = try_on_nulls(state, &typed) {
+        return Err(vec![predicate_fault(&error, schema, table, predicate)]);
+    }
     Ok(Pinned {
         typed,
         deterministic,
     })
+}
+
+fn try_on_nulls(state: &SessionState, typed: &TypedPredicate) -> Result<(), DataFusionError> {
+    use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+    let df_schema = datafusion::common::DFSchema::try_from(typed.schema.as_ref().clone())?;
+    let expr = state.create_physical_expr(typed.expr.clone(), &df_schema)?;
+    let columns = typed
+        .schema
+        .fields()
+        .iter()
+        .map(|f| new_null_array(f.data_type(), 1))
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(typed.schema.clone(), columns, &options)?;
+    expr.evaluate(&batch).map(|_| ())
 }
 
 fn predicate_fault(
@@ -99,10 +118,10 @@ fn predicate_fault(
     if let DataFusionError::SchemaError(inner, _) = root
         && let SchemaError::FieldNotFound { field, .. } = inner.as_ref()
     {
-        return column_not_found(&field.name, schema, table, predicate).at(place);
+        return column_not_found(&field.name, schema, table).at(place);
     }
     let (code, message) = words_of(error);
-    let code = if code == "QUERY_NOT_VALID" {
+    let code = if matches!(code, "QUERY_NOT_VALID" | "QUERY_FAILED") {
         "PREDICATE_NOT_VALID"
     } else {
         code
@@ -110,7 +129,7 @@ fn predicate_fault(
     Fault::new(code, message).at(place)
 }
 
-fn column_not_found(column: &str, schema: &SchemaRef, table: &str, _: &ExprText) -> Fault {
+fn column_not_found(column: &str, schema: &SchemaRef, table: &str) -> Fault {
     let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     Fault::new(
         "PREDICATE_COLUMN_NOT_FOUND",
@@ -154,6 +173,18 @@ impl Check<'_> {
         let Some(last) = parts.last() else {
             return Err("an empty name".into());
         };
+        let qualifier = parts.iter().rev().nth(1).map_or("", |q| q.value.as_str());
+        let mut relations = Relations::default();
+        let _ = ast::Visit::visit(self.query.normalised.as_ref(), &mut relations);
+        let known = relations.names.iter().any(|n| n == qualifier)
+            || self
+                .table
+                .rsplit('.')
+                .next()
+                .is_some_and(|t| name::key(t) == qualifier);
+        if !known {
+            return Err(format!("the query has no table or alias `{qualifier}`"));
+        }
         let mut body = self.query.ast.body.as_ref();
         while let SetExpr::SetOperation { left, .. } = body {
             body = left;
@@ -190,6 +221,31 @@ impl Check<'_> {
             };
         }
         Ok(last.clone())
+    }
+}
+
+/// The names under which a query knows its tables.
+#[derive(Default)]
+struct Relations {
+    names: Vec<String>,
+}
+
+impl ast::Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        let alias = match factor {
+            ast::TableFactor::Table { name, alias, .. } => {
+                let last = name.0.last().and_then(|p| p.as_ident());
+                self.names.extend(last.map(|i| i.value.clone()));
+                alias
+            }
+            ast::TableFactor::Derived { alias, .. } => alias,
+            _ => return ControlFlow::Continue(()),
+        };
+        self.names
+            .extend(alias.as_ref().map(|a| a.name.value.clone()));
+        ControlFlow::Continue(())
     }
 }
 
@@ -234,7 +290,7 @@ impl VisitorMut for Check<'_> {
             Expr::Identifier(i) => {
                 if self.field(&i.value).is_none() && !dialect::is_temporal(&i.value) {
                     let place = self.predicate.place_of(i.span);
-                    let fault = column_not_found(&i.value, self.schema, self.table, self.predicate)
+                    let fault = column_not_found(&i.value, self.schema, self.table)
                         .at(place.or_else(|| Some(self.predicate.place.clone())));
                     self.faults.push(fault);
                 }
@@ -251,9 +307,8 @@ impl VisitorMut for Check<'_> {
                     Ok(last) if self.field(&last.value).is_some() => *expr = Expr::Identifier(last),
                     Ok(last) => {
                         let place = self.predicate.place_of(shown.span());
-                        let fault =
-                            column_not_found(&last.value, self.schema, self.table, self.predicate)
-                                .at(place.or_else(|| Some(self.predicate.place.clone())));
+                        let fault = column_not_found(&last.value, self.schema, self.table)
+                            .at(place.or_else(|| Some(self.predicate.place.clone())));
                         self.faults.push(fault);
                     }
                     Err(why) => self.refuse(

@@ -111,6 +111,12 @@ impl Project {
             let parts: Vec<String> = written.split('.').map(str::to_string).collect();
             match base.complete(&parts) {
                 Some(full) => {
+                    if let Some((other, _)) = external.get(&full) {
+                        faults.push(Fault::new(
+                            "DUPLICATE_TABLE",
+                            format!("`tables` names `{other}` and `{written}`, which are one name"),
+                        ));
+                    }
                     external.insert(full, (written.clone(), url.clone()));
                 }
                 None => faults.push(Fault::new(
@@ -242,6 +248,19 @@ impl Project {
             );
             return;
         }
+        for part in [&full_name.schema, &full_name.table] {
+            if !is_folder_name(part) {
+                faults.push(
+                    Fault::new(
+                        "TABLE_NAME_NOT_SUPPORTED",
+                        format!("`{part}` can't be a table's name: its folder would be called so"),
+                    )
+                    .at(definition.name.place.clone())
+                    .help("use letters, digits, _ and -"),
+                );
+                return;
+            }
+        }
         let folder = if full_name.schema == name::key(&self.config.schema) {
             full_name.table.clone()
         } else {
@@ -356,6 +375,25 @@ impl Project {
 
     /// Which flows may stand on one target, and what this version can run.
     fn check_targets(&self, faults: &mut Vec<Fault>) {
+        let inside = |outer: &ProjectTable, inner: &ProjectTable| {
+            inner.location != outer.location
+                && inner.location.path().starts_with(outer.location.path())
+        };
+        for outer in &self.tables {
+            for inner in self.tables.iter().filter(|inner| inside(outer, inner)) {
+                faults.push(
+                    Fault::new(
+                        "TABLE_PLACES_OVERLAP",
+                        format!(
+                            "`{}` would lie inside the folder of `{}`",
+                            inner.shown, outer.shown
+                        ),
+                    )
+                    .at(inner.definition.name.place.clone())
+                    .help("a table of the default schema can't have the name of a schema"),
+                );
+            }
+        }
         for table in &self.tables {
             let flows: Vec<&ProjectFlow> = table.flows.iter().map(|i| &self.flows[*i]).collect();
             if flows.is_empty() && table.definition.kind == TableKind::StreamingTable {
@@ -484,6 +522,9 @@ impl Project {
                 (schema.clone(), table.clone()),
             ] {
                 let mut url = root.clone();
+                if !is_folder_name(&schema) || !is_folder_name(&table) {
+                    continue;
+                }
                 let folder = encode_segments(&format!("{schema}/{table}"));
                 url.set_path(&format!("{}{folder}/", root.path()));
                 if !candidates.contains(&url) {
@@ -535,6 +576,18 @@ impl Project {
         }
         fault
     }
+}
+
+/// A name that is one folder on every store, and no special one.
+fn is_folder_name(name: &str) -> bool {
+    let plain =
+        |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '.' | ' ' | '+' | '@');
+    !name.is_empty()
+        && name.chars().all(plain)
+        && !name.starts_with(['.', ' '])
+        && !name.ends_with(['.', ' '])
+        && name != "_delta_log"
+        && name.len() <= 200
 }
 
 fn encode_segments(path: &str) -> String {

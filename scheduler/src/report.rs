@@ -96,6 +96,9 @@ pub struct FlowReport {
     pub sources: Vec<SourceReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
+    /// Flows before this one that will change what it reads: a plan shows their targets as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
     pub expectations: Vec<serde_json::Value>,
     pub error: Option<Problem>,
 }

@@ -30,7 +30,7 @@ use crate::bind::words_of;
 use crate::evolve::Fill;
 use crate::facts::{self, short_fingerprint};
 use crate::failpoint;
-use crate::flow::{FlowPlan, OWNER, ScanFilters, planned, source_reports};
+use crate::flow::{FlowPlan, KIND, OWNER, ScanFilters, kind_word, planned, source_reports};
 use crate::project::{Project, ProjectTable};
 use crate::removal::{Removal, RemovalPlanner, kept_rows};
 use crate::report::{FlowMetrics, Problem, SourceReport};
@@ -121,8 +121,10 @@ pub async fn run_flow(
         && !metadata_differs(plan, context.project, table)?
         && !state_moves(plan, state.as_ref())
     {
-        let mut metrics = FlowMetrics::default();
-        metrics.duration_ms = started.elapsed().as_millis() as u64;
+        let metrics = FlowMetrics {
+            duration_ms: started.elapsed().as_millis() as u64,
+            ..FlowMetrics::default()
+        };
         return Ok(Done {
             version: existing.version(),
             table: existing.clone(),
@@ -243,10 +245,18 @@ async fn stage_and_commit(
             Outcome::Committed => {
                 failpoint::reached("after_commit");
                 stager.forget_all_but(&kept).await;
-                let table = Table::open_existing(&stager.location, None).await?;
+                let table = match &target {
+                    // Only the new entries of the log are read.
+                    Some(target) => target.refreshed().await?,
+                    None => Table::open_existing(&stager.location, None).await?,
+                };
                 new_state.forget_older(&stager.location).await;
-                checkpoint_if_due(&Table::open_existing(&stager.location, Some(version)).await?)
-                    .await;
+                if table.version() == version {
+                    checkpoint_if_due(&table).await;
+                } else {
+                    let ours = Table::open_existing(&stager.location, Some(version)).await?;
+                    checkpoint_if_due(&ours).await;
+                }
                 return Ok(Done {
                     table,
                     version,
@@ -452,13 +462,12 @@ impl<'a> Stager<'a> {
         let writers = (input_bytes / self.spec.target_file_size.max(1) + 1)
             .min(self.partitions as u64)
             .max(1) as usize;
-        let rules: Vec<RowRule> = self
-            .rules
-            .iter()
-            .filter(|r| in_window || r.kind != RuleKind::Window)
-            .cloned()
-            .collect();
-        let rules = if in_window { rules } else { Vec::new() };
+        // Rows that stay are what they were; the rules are for new ones.
+        let rules = if in_window {
+            self.rules.clone()
+        } else {
+            Vec::new()
+        };
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, self.spec.clone(), rules, writers)?;
         let files = local::run_stage(&self.plan.bound.state, plan).await?;
@@ -642,6 +651,7 @@ fn wanted_properties(
         set(key, value.clone());
     }
     set(OWNER, project.config.name.clone());
+    set(KIND, kind_word(table.definition.kind).into());
     match &table.definition.cluster_by {
         Some(ClusterBy::Auto) => set("windrow.clusterBy", "auto".into()),
         Some(ClusterBy::Columns(columns)) => {

@@ -5,32 +5,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use windrow_delta::state::FlowState;
 use windrow_delta::{Location, Table};
 use windrow_executor::scan::PlannedTable;
-use windrow_executor::session::{Engine, EngineOptions};
-use windrow_flows::definition::{ExprText, FlowKind, TableKind};
+use windrow_executor::session::Engine;
+use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::name;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
-use windrow_flows::sql::parse_predicate;
 
 use crate::bind::{Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::facts;
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, ScanFilters, plan_flow, source_reports};
-use crate::project::{Project, Relation};
+use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
     Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
 use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+use crate::selection::{check_settings, engine_options, select};
 use crate::slices;
 
 /// Flows that run at the same time; each uses all cores.
@@ -71,17 +70,17 @@ pub struct Update {
     pub warnings: Vec<String>,
 }
 
-struct Inner {
-    project: Project,
-    engine: Engine,
-    sources: Sources,
-    clock: DateTime<Utc>,
-    id: String,
-    selected: BTreeSet<usize>,
-    requests: BTreeMap<usize, FlowRequest>,
+pub(crate) struct Inner {
+    pub(crate) project: Project,
+    pub(crate) engine: Engine,
+    pub(crate) sources: Sources,
+    pub(crate) clock: DateTime<Utc>,
+    pub(crate) id: String,
+    pub(crate) selected: BTreeSet<usize>,
+    pub(crate) requests: BTreeMap<usize, FlowRequest>,
     /// The targets as they were when the update began, by table index.
-    existing: BTreeMap<usize, Table>,
-    recorder: Recorder,
+    pub(crate) existing: BTreeMap<usize, Table>,
+    pub(crate) recorder: Recorder,
 }
 
 impl Update {
@@ -95,6 +94,10 @@ impl Update {
         let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
             .map_err(|e| vec![Fault::new("ENGINE_NOT_STARTED", e.to_string())])?;
         check_settings(&project, &mut faults);
+        if faults.iter().any(|f| f.code == "UNKNOWN_TIME_ZONE") {
+            // Without a time zone no query has a meaning.
+            return Err(unique(faults));
+        }
         let mut warnings: Vec<String> = project.warnings.iter().map(Fault::as_warning).collect();
         let mut existing = BTreeMap::new();
         for (index, table) in project.tables.iter().enumerate() {
@@ -157,11 +160,35 @@ impl Update {
             dependencies,
             warnings,
         };
+        update.check_sources_made(&mut faults);
         update.check_flows(&mut faults).await;
         if faults.is_empty() {
             Ok(update)
         } else {
             Err(unique(faults))
+        }
+    }
+
+    /// A selected flow can't read a table that is neither there nor made by this update.
+    fn check_sources_made(&self, faults: &mut Vec<Fault>) {
+        let project = &self.inner.project;
+        for index in &self.inner.selected {
+            for source in self.dependencies.sources(*index) {
+                let table = project.flows[source].table;
+                if self.inner.selected.contains(&source) || self.inner.existing.contains_key(&table)
+                {
+                    continue;
+                }
+                let (flow, shown) = (&project.flows[*index], &project.tables[table].shown);
+                faults.push(
+                    Fault::new(
+                        "TABLE_NOT_MADE_YET",
+                        format!("`{}` reads `{shown}`, which is not made yet and not refreshed by this update", flow.name),
+                    )
+                    .at(flow.definition.name.place.clone())
+                    .help(format!("add --refresh {shown}, or leave --refresh out")),
+                );
+            }
         }
     }
 
@@ -264,9 +291,21 @@ impl Update {
                 .entry(*table)
                 .or_insert_with(|| Upstream::Existing(existing.clone()));
         }
-        let mut reports = Vec::new();
+        let mut reports: Vec<FlowReport> = Vec::new();
         for index in &self.order {
             let flow = &self.inner.project.flows[*index];
+            let after: Vec<String> = self
+                .dependencies
+                .sources(*index)
+                .iter()
+                .map(|s| &self.inner.project.flows[*s].name)
+                .filter(|name| {
+                    reports
+                        .iter()
+                        .any(|r| r.flow == **name && r.technique != Some(Technique::NoOp))
+                })
+                .cloned()
+                .collect();
             let plan = self.plan(*index, &upstream).await;
             if let Ok(plan) = &plan {
                 upstream
@@ -278,9 +317,11 @@ impl Update {
                     Ok(mut plan) => self.inner.explain(*index, &mut plan).await,
                     Err(faults) => Err(first_problem(faults)),
                 };
-                reports.push(report.unwrap_or_else(|problem| {
+                let mut report = report.unwrap_or_else(|problem| {
                     self.inner.blank(*index, FlowStatus::Failed, Some(problem))
-                }));
+                });
+                report.after = after;
+                reports.push(report);
             }
         }
         reports.sort_by_key(|r| self.position(&r.flow));
@@ -592,85 +633,10 @@ impl Inner {
             metrics: FlowMetrics::default(),
             sources: Vec::new(),
             effect: None,
+            after: Vec::new(),
             expectations: Vec::new(),
             error,
         }
-    }
-
-    fn progress(&self, state: &str, level: Level) {
-        self.recorder.add(
-            "update_progress",
-            None,
-            level,
-            format!("update {} is {state}", self.id),
-            json!({"state": state}),
-        );
-    }
-
-    fn record_end(&self, index: usize, report: &FlowReport) {
-        let flow = &self.project.flows[index];
-        let target = &self.project.tables[flow.table].shown;
-        let level = match report.status {
-            FlowStatus::Completed | FlowStatus::Planned => Level::Info,
-            FlowStatus::Skipped => Level::Warn,
-            FlowStatus::Failed => Level::Error,
-        };
-        let error = report.error.as_ref().map(|e| {
-            json!({"fatal": report.status == FlowStatus::Failed,
-                "exceptions": [{"class_name": e.code, "message": e.message}]})
-        });
-        let mut message = format!("flow {} is {}", flow.name, report.status.word());
-        if let Some(e) = &report.error {
-            message.push_str(&format!(": {}", e.message));
-        }
-        self.recorder.add_with_error(
-            "flow_progress",
-            Some((&flow.name, target)),
-            level,
-            message,
-            json!({"status": report.status.word(), "metrics": {
-                    "num_output_rows": report.metrics.num_output_rows,
-                    "num_deleted_rows": report.metrics.num_deleted_rows,
-                    "num_output_bytes": report.metrics.bytes_written,
-                    "executor_time_ms": report.metrics.duration_ms},
-                "data_quality": {"dropped_records": 0, "expectations": []}}),
-            error,
-        );
-    }
-
-    fn record_planning(&self, index: usize, report: &FlowReport) {
-        let flow = &self.project.flows[index];
-        let target = &self.project.tables[flow.table].shown;
-        let Some(technique) = report.technique else {
-            return;
-        };
-        let issues: Vec<Value> = report
-            .fallback_reasons
-            .iter()
-            .map(|r| json!({"issue_type": r.word(), "prevent_incrementalization": true}))
-            .collect();
-        let information: Vec<Value> = [
-            Technique::NoOp,
-            Technique::PartitionOverwrite,
-            Technique::CompleteRecompute,
-        ]
-        .into_iter()
-        .map(|t| {
-            json!({"maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
-                    "is_chosen": t == technique,
-                    "is_applicable": t == technique || t == Technique::CompleteRecompute,
-                    "incrementalization_issues": if t == Technique::CompleteRecompute { json!([]) }
-                        else { json!(issues) }})
-        })
-        .collect();
-        self.recorder.add(
-            "planning_information",
-            Some((&flow.name, target)),
-            Level::Info,
-            format!("flow {} is refreshed by {}", flow.name, technique.word()),
-            json!({"technique_information": information, "predicate": report.predicate,
-                "source_table_information": report.sources}),
-        );
     }
 
     /// Decides how a planned flow is refreshed.
@@ -933,242 +899,4 @@ async fn rows_outside(plan: &FlowPlan, existing: &Table) -> Result<u64, Problem>
             }
         })?;
     Ok(total.saturating_sub(removal.deleted_rows))
-}
-
-fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
-    let number = |key: &str| match project.setting(key) {
-        None => Ok(None),
-        Some(text) => crate::run::parse_bytes(text)
-            .map(|n| Some(n as usize))
-            .ok_or_else(|| {
-                Fault::new(
-                    "WRONG_VALUE",
-                    format!("setting `{key}` is `{text}`, which is no number of bytes"),
-                )
-            }),
-    };
-    Ok(EngineOptions {
-        memory_limit: number("windrow.memoryLimit")?,
-        partitions: number("windrow.partitions")?,
-    })
-}
-
-/// Windrow's own settings; those of other engines are passed over.
-const SETTINGS: &[&str] = &[
-    "windrow.memoryLimit",
-    "windrow.partitions",
-    "windrow.targetFileSize",
-];
-
-fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
-    for key in project
-        .settings
-        .keys()
-        .filter(|k| k.starts_with("windrow."))
-    {
-        if !SETTINGS.contains(&key.as_str()) {
-            faults.push(
-                Fault::new("UNKNOWN_SETTING", format!("there is no setting `{key}`"))
-                    .hint(name::did_you_mean(key, SETTINGS.iter().copied())),
-            );
-        }
-    }
-    let zone = project.time_zone();
-    if !is_zone(zone) {
-        faults.push(
-            Fault::new(
-                "UNKNOWN_TIME_ZONE",
-                format!("spark.sql.session.timeZone is `{zone}`, which is no time zone"),
-            )
-            .help("use a name such as Europe/Berlin, or an offset such as +02:00"),
-        );
-    }
-}
-
-fn is_zone(zone: &str) -> bool {
-    use std::str::FromStr;
-    datafusion::arrow::array::timezone::Tz::from_str(zone).is_ok()
-}
-
-type Selection = (BTreeSet<usize>, BTreeMap<usize, FlowRequest>);
-
-/// Which flows run, and what is special about them.
-fn select(
-    project: &Project,
-    options: &UpdateOptions,
-    existing: &BTreeMap<usize, Table>,
-    faults: &mut Vec<Fault>,
-    warnings: &mut Vec<String>,
-) -> Selection {
-    let tables: Vec<&str> = project.tables.iter().map(|t| t.shown.as_str()).collect();
-    let defaults = crate::project::Defaults {
-        catalog: project.config.catalog.clone(),
-        schema: project.config.schema.clone(),
-    };
-    let find = |written: &str| {
-        let parts: Vec<String> = written.split('.').map(str::to_string).collect();
-        match project.resolve(&parts, &defaults) {
-            Ok(Relation::Table(index)) => Some(index),
-            _ => project
-                .flows
-                .iter()
-                .find(|f| name::key(&f.name) == name::key(written))
-                .map(|f| f.table),
-        }
-    };
-    let mut lookup = |list: &[String], option: &str, faults: &mut Vec<Fault>| -> Vec<usize> {
-        let mut found = Vec::new();
-        for written in list {
-            match find(written) {
-                Some(index) => found.push(index),
-                None => faults.push(
-                    Fault::new(
-                        "TABLE_NOT_FOUND",
-                        format!("{option} names `{written}`, which is no table of this pipeline"),
-                    )
-                    .hint(name::did_you_mean(written, tables.iter().copied()))
-                    .help(format!("its tables are {}", tables.join(", "))),
-                ),
-            }
-        }
-        found
-    };
-    let refresh = lookup(&options.refresh, "--refresh", faults);
-    let full = lookup(&options.full_refresh, "--full-refresh", faults);
-    let chosen: BTreeSet<usize> = if options.refresh.is_empty() && options.full_refresh.is_empty() {
-        (0..project.tables.len()).collect()
-    } else {
-        refresh.iter().chain(&full).copied().collect()
-    };
-    let selected: BTreeSet<usize> = chosen
-        .iter()
-        .flat_map(|t| project.tables[*t].flows.iter().copied())
-        .collect();
-    let mut requests: BTreeMap<usize, FlowRequest> = BTreeMap::new();
-    let guarded = |table: usize| {
-        let key = "pipelines.reset.allowed";
-        let defined = project.tables[table]
-            .definition
-            .properties
-            .iter()
-            .find(|(k, _)| k == key);
-        let value = defined.map(|(_, v)| v.clone()).or_else(|| {
-            existing
-                .get(&table)
-                .and_then(|t| t.properties().get(key).cloned())
-        });
-        value.is_some_and(|v| v.eq_ignore_ascii_case("false"))
-    };
-    for table in &full {
-        if guarded(*table) {
-            faults.push(
-                Fault::new(
-                    "FULL_REFRESH_NOT_ALLOWED",
-                    format!(
-                        "`{}` has pipelines.reset.allowed = false, so it can't be fully refreshed",
-                        project.tables[*table].shown
-                    ),
-                )
-                .help("set the property to true first, if its rows may go"),
-            );
-        }
-    }
-    let mut full: BTreeSet<usize> = full.into_iter().collect();
-    if options.full_refresh_all {
-        for table in 0..project.tables.len() {
-            if guarded(table) {
-                warnings.push(format!(
-                    "warning: `{}` has pipelines.reset.allowed = false: it is updated, not fully refreshed",
-                    project.tables[table].shown
-                ));
-            } else {
-                full.insert(table);
-            }
-        }
-    }
-    for table in &full {
-        for flow in &project.tables[*table].flows {
-            requests.entry(*flow).or_default().full_refresh = true;
-        }
-    }
-    overrides(project, options, &selected, &mut requests, faults);
-    (selected, requests)
-}
-
-fn overrides(
-    project: &Project,
-    options: &UpdateOptions,
-    selected: &BTreeSet<usize>,
-    requests: &mut BTreeMap<usize, FlowRequest>,
-    faults: &mut Vec<Fault>,
-) {
-    let known: Vec<&str> = project
-        .flows
-        .iter()
-        .filter(|f| matches!(f.definition.kind, FlowKind::ReplaceWhere { .. }))
-        .map(|f| f.name.as_str())
-        .collect();
-    for (flow, text) in &options.replace_where {
-        let option = format!("--replace-where {flow}");
-        let index = project
-            .flows
-            .iter()
-            .position(|f| name::key(&f.name) == name::key(flow));
-        let Some(index) = index else {
-            faults.push(
-                Fault::new(
-                    "FLOW_NOT_FOUND",
-                    format!("--replace-where names `{flow}`, which is no flow of this pipeline"),
-                )
-                .hint(name::did_you_mean(flow, known.iter().copied()))
-                .help(format!("its REPLACE WHERE flows are {}", known.join(", "))),
-            );
-            continue;
-        };
-        let fault = if !matches!(
-            project.flows[index].definition.kind,
-            FlowKind::ReplaceWhere { .. }
-        ) {
-            Some(Fault::new(
-                "OVERRIDE_NOT_ALLOWED",
-                format!("--replace-where names `{flow}`, which is no REPLACE WHERE flow"),
-            ))
-        } else if !selected.contains(&index) {
-            Some(
-                Fault::new(
-                    "OVERRIDE_NOT_SELECTED",
-                    format!("--replace-where names `{flow}`, which this update does not refresh"),
-                )
-                .help(format!("add --refresh {flow}, or leave --refresh out")),
-            )
-        } else if requests
-            .get(&index)
-            .is_some_and(|r| r.override_predicate.is_some())
-        {
-            Some(Fault::new(
-                "OVERRIDE_TWICE",
-                format!("--replace-where names `{flow}` twice"),
-            ))
-        } else if requests.get(&index).is_some_and(|r| r.full_refresh) {
-            Some(
-                Fault::new(
-                    "OVERRIDE_WITH_FULL_REFRESH",
-                    format!("`{flow}` can't be fully refreshed and take an override in one update"),
-                )
-                .help("a full refresh uses the flow's own predicate; run the override afterwards"),
-            )
-        } else {
-            None
-        };
-        match fault {
-            Some(fault) => faults.push(fault),
-            None => match parse_predicate(&option, text) {
-                Ok(predicate) => {
-                    let predicate: ExprText = predicate;
-                    requests.entry(index).or_default().override_predicate = Some(predicate);
-                }
-                Err(fault) => faults.push(fault),
-            },
-        }
-    }
 }

@@ -17,7 +17,6 @@ const SQL: &str = "\
 -- l_shipdate's file statistics leave one or two months of seven years to read. Orders and customers
 -- have no such column and are read whole: `windrow plan` shows both.
 CREATE OR REFRESH STREAMING TABLE shipments
-PARTITIONED BY (ship_date)
 COMMENT 'Shipped lines with their order and customer'
 FLOW REPLACE WHERE ship_date >= date_add(current_date(), -7) BY NAME
 SELECT

@@ -4,7 +4,7 @@
 //! A cast that cannot fail and means the same in Arrow is left to Arrow by `native`, so that the
 //! optimizer can see through it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, PrimitiveArray, StringBuilder,
@@ -580,6 +580,9 @@ impl Exact {
 
     /// The value with another number of digits behind the point, rounded half up.
     pub(super) fn scaled(self, scale: i32) -> Option<Self> {
+        if scale == self.scale {
+            return Some(self);
+        }
         let unscaled = if scale >= self.scale {
             self.unscaled
                 .checked_mul(power_of_ten(scale - self.scale)?)?
@@ -602,16 +605,33 @@ impl Exact {
     }
 }
 
+/// 10^0 to 10^76. Every decimal of every row needs some of them, so they are computed once.
+static POWERS_OF_TEN: LazyLock<[i256; 77]> = LazyLock::new(|| {
+    let mut power = i256::ONE;
+    std::array::from_fn(|exponent| {
+        if exponent > 0 {
+            power = power.wrapping_mul(i256::from_i128(10));
+        }
+        power
+    })
+});
+
 /// Ten to a power, up to 10^76.
 pub(super) fn power_of_ten(exponent: i32) -> Option<i256> {
-    if !(0..=76).contains(&exponent) {
-        return None;
-    }
-    i256::from_i128(10).checked_pow(exponent as u32)
+    POWERS_OF_TEN.get(usize::try_from(exponent).ok()?).copied()
 }
 
 /// Division that rounds halves away from zero.
 pub(super) fn divide_half_up(dividend: i256, divisor: i256) -> Option<i256> {
+    // Most decimals are short, and 256 bits are slow to divide.
+    if let (Some(short), Some(by)) = (dividend.to_i128(), divisor.to_i128())
+        && by != 0
+        && let (Some(quotient), Some(rest)) = (short.checked_div(by), short.checked_rem(by))
+    {
+        let up = rest != 0 && by.unsigned_abs() - rest.unsigned_abs() <= rest.unsigned_abs();
+        let away = if (short < 0) != (by < 0) { -1 } else { 1 };
+        return i256::from_i128(quotient).checked_add(i256::from_i128(if up { away } else { 0 }));
+    }
     let quotient = dividend.checked_div(divisor)?;
     let remainder = dividend.checked_rem(divisor)?.wrapping_abs();
     let up = divisor.wrapping_abs().wrapping_sub(remainder) <= remainder;

@@ -11,6 +11,7 @@ mod cast;
 mod clock;
 mod conditional;
 mod datetime;
+mod extremes;
 mod floats;
 mod functions;
 mod hash;
@@ -72,7 +73,10 @@ pub fn register(state: &mut SessionState) -> Result<()> {
             state.register_udaf(udf)?;
         }
     }
-    for udaf in aggregate::functions() {
+    for udaf in aggregate::functions()
+        .into_iter()
+        .chain(extremes::functions())
+    {
         state.register_udaf(Arc::new(udaf))?;
     }
     for udf in functions::all() {

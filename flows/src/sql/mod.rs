@@ -76,8 +76,12 @@ pub fn parse_source(name: &str, text: &str, configuration: &BTreeMap<String, Str
 
 /// Reads a predicate alone, such as that of `--replace-where FLOW=PREDICATE`. `name` is shown as
 /// the source in the fault.
-pub fn parse_predicate(name: &str, text: &str) -> Result<ExprText, Fault> {
-    let (source, mut faults) = Expansion::new(name, text, &BTreeMap::new());
+pub fn parse_predicate(
+    name: &str,
+    text: &str,
+    configuration: &BTreeMap<String, String>,
+) -> Result<ExprText, Fault> {
+    let (source, mut faults) = Expansion::new(name, text, configuration);
     let lexed = lex(&source);
     if let Some(fault) = faults.pop().or(lexed.fault) {
         return Err(fault);

@@ -651,7 +651,7 @@ fn predicates_with_a_fault() {
             "the string that begins here is not closed",
         ),
     ] {
-        let fault = parse_predicate("--replace-where t", text).expect_err(text);
+        let fault = parse_predicate("--replace-where t", text, &BTreeMap::new()).expect_err(text);
         assert_eq!((fault.code, fault.message.as_str()), (code, message));
         assert_eq!(
             fault

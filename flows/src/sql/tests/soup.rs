@@ -194,7 +194,7 @@ proptest! {
     fn any_words(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..40), glue in "[ \n]?") {
         let text = words.join(if glue.is_empty() { " " } else { glue.as_str() });
         check_all(&parse_source("t.sql", &text, &configuration()));
-        if let Err(fault) = parse_predicate("p", &text) {
+        if let Err(fault) = parse_predicate("p", &text, &BTreeMap::new()) {
             check_fault(&fault);
         }
     }
@@ -208,7 +208,7 @@ proptest! {
     #[test]
     fn any_characters(text in "\\PC{0,60}") {
         check_all(&parse_source("t.sql", &text, &configuration()));
-        if let Err(fault) = parse_predicate("p", &text) {
+        if let Err(fault) = parse_predicate("p", &text, &BTreeMap::new()) {
             check_fault(&fault);
         }
     }

@@ -528,8 +528,12 @@ fn values_of_the_configuration_are_filled_in() {
 
 #[test]
 fn predicate_alone() {
-    let predicate = parse_predicate("--replace-where t", " date >= '2026-01-01' AND k = 1 ")
-        .expect("a predicate");
+    let predicate = parse_predicate(
+        "--replace-where t",
+        " date >= '2026-01-01' AND k = 1 ",
+        &BTreeMap::new(),
+    )
+    .expect("a predicate");
     assert_eq!(predicate.text, "date >= '2026-01-01' AND k = 1");
     assert_eq!(predicate.place.source.name, "--replace-where t");
     assert_eq!(
