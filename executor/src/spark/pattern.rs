@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(pattern.parse_value(&text).unwrap(), local);
         assert!(Pattern::parse("YYYY").is_err());
         assert_eq!(
-            Pattern::parse(DEFAULT).unwrap().format(0),
+            Pattern::parse("yyyy-MM-dd HH:mm:ss").unwrap().format(0),
             "1970-01-01 00:00:00"
         );
     }

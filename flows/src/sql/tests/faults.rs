@@ -1,5 +1,7 @@
 //! What is wrong with a text: code, place, words, hint and help.
 
+use std::collections::BTreeMap;
+
 use super::parse;
 use crate::sql::parse_predicate;
 

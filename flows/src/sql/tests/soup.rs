@@ -1,5 +1,7 @@
 //! No text may make the parser panic, and every place must lie inside the text.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::configuration;

@@ -1,5 +1,7 @@
 //! What each form of statement gives.
 
+use std::collections::BTreeMap;
+
 use super::{flow, one, parse, statements, table, view, warning_codes};
 use crate::definition::{ClusterBy, FlowKind, Name, OnViolation, Statement, TableKind};
 use crate::sql::parse_predicate;
