@@ -740,7 +740,6 @@ fn metadata_actions(
     Ok(actions)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn commit_of(
     context: &RunContext<'_>,
     plan: &FlowPlan,

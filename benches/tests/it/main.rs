@@ -99,7 +99,7 @@ async fn the_summary_says_what_is_there() {
 async fn little_memory_makes_more_files_of_the_same_rows() {
     let (_one, ample, much) = lake(&LakeOptions::new(end())).await;
     let mut options = LakeOptions::new(end());
-    options.memory_bytes = 1 << 20;
+    options.memory_bytes = 32 << 10;
     let (_two, tight, little) = lake(&options).await;
     let (ample, tight) = (context(&ample).await, context(&tight).await);
     for (query, table) in [

@@ -86,7 +86,7 @@ impl Cursor<'_> {
                 ],
             );
             let end = end.unwrap_or(self.lexemes.len());
-            self.from_relation_before(end)?;
+            self.relation_behind_from(end)?;
         }
         if self.sees(&["WITH", "VERSION"]) {
             if !snapshot {

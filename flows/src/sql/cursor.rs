@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn expect(&mut self, words: &[&str]) -> Result<(), Fault> {
         for word in words {
             if !self.take(&[word]) {
-                return Err(self.unexpected(&format!("{word}"), &[word]));
+                return Err(self.unexpected(word, &[word]));
             }
         }
         Ok(())

@@ -161,7 +161,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// `FROM relation` from here to `end`, which the relation must reach.
-    pub(crate) fn from_relation_before(&mut self, end: usize) -> Result<TableFactor, Fault> {
+    pub(crate) fn relation_behind_from(&mut self, end: usize) -> Result<TableFactor, Fault> {
         let start = self.at;
         if !self.sees(&["FROM"]) {
             return Err(self.unexpected("FROM", &["FROM"]));

@@ -289,7 +289,7 @@ impl<'a> Rewriter<'a> {
         if lexeme.is_word("WATERMARK") && self.peek_word(2, "DELAY") && self.peek_word(3, "OF") {
             return Err(self.refuse(lexeme, "WATERMARK ... DELAY OF"));
         }
-        if lexeme.is_word("JOIN") || lexeme.is_word("FROM") && self.from_begins_relations() {
+        if lexeme.is_word("JOIN") || lexeme.is_word("FROM") && self.relations_begin_with_from() {
             self.level.expects_relation = true;
             self.level.in_from = true;
         } else if starts_clause(lexeme) {
@@ -300,7 +300,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Not so in `IS DISTINCT FROM x`, `extract(year FROM x)` and `trim(BOTH ' ' FROM x)`.
-    fn from_begins_relations(&self) -> bool {
+    fn relations_begin_with_from(&self) -> bool {
         let Some(last) = self.out.last() else {
             return true;
         };

@@ -239,7 +239,7 @@ impl Rewriter {
             "date_part" | "datepart" => {
                 let (field, value) = (next(&mut args), next(&mut args));
                 return match literal::text(&field) {
-                    Some(field) => self.date_part(&field.to_string(), value, span),
+                    Some(field) => self.date_part(field, value, span),
                     None => {
                         self.refuse("a field of date_part that is no string literal", span, None);
                         null()
@@ -251,7 +251,7 @@ impl Rewriter {
             "struct" => return self.named_struct(args),
             "named_struct" => {
                 let names = args.iter().step_by(2);
-                if args.len() % 2 != 0
+                if !args.len().is_multiple_of(2)
                     || names.into_iter().any(|name| literal::text(name).is_none())
                 {
                     self.refuse(
