@@ -436,8 +436,9 @@ mod tests {
         let df_schema = DFSchema::try_from(arrow.as_ref().clone()).unwrap();
         let state = SessionContext::new().state();
         let physical = |e: Expr| {
-            let context = datafusion::optimizer::simplify_expressions::SimplifyContext::default()
-                .with_schema(Arc::new(df_schema.clone()));
+            let context = datafusion::optimizer::simplify_expressions::SimplifyContext::builder()
+                .with_schema(Arc::new(df_schema.clone()))
+                .build();
             let simplifier =
                 datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
             let e = simplifier.coerce(e, &df_schema).unwrap();

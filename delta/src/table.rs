@@ -171,12 +171,13 @@ impl Table {
             .get("schemaString")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let schema = TableSchema::parse(schema_string, &metadata.partition_columns()[..]).map_err(
-            |reason| TableError::Damaged {
-                url: location.shown(),
-                reason,
-            },
-        )?;
+        let schema =
+            TableSchema::parse(schema_string, metadata.partition_columns()).map_err(|reason| {
+                TableError::Damaged {
+                    url: location.shown(),
+                    reason,
+                }
+            })?;
         let properties = metadata.configuration().clone();
         let table = Self {
             location,

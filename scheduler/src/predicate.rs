@@ -287,13 +287,13 @@ impl VisitorMut for Check<'_> {
                 }
                 self.deterministic &= !dialect::is_nondeterministic(&called);
             }
-            Expr::Identifier(i) => {
-                if self.field(&i.value).is_none() && !dialect::is_temporal(&i.value) {
-                    let place = self.predicate.place_of(i.span);
-                    let fault = column_not_found(&i.value, self.schema, self.table)
-                        .at(place.or_else(|| Some(self.predicate.place.clone())));
-                    self.faults.push(fault);
-                }
+            Expr::Identifier(i)
+                if self.field(&i.value).is_none() && !dialect::is_temporal(&i.value) =>
+            {
+                let place = self.predicate.place_of(i.span);
+                let fault = column_not_found(&i.value, self.schema, self.table)
+                    .at(place.or_else(|| Some(self.predicate.place.clone())));
+                self.faults.push(fault);
             }
             Expr::CompoundIdentifier(parts) => {
                 let is_struct = parts

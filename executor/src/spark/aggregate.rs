@@ -565,10 +565,10 @@ fn for_each_row(
     filter: Option<&BooleanArray>,
     mut visit: impl FnMut(usize, usize),
 ) {
-    for row in 0..rows {
+    for (row, group) in groups.iter().enumerate().take(rows) {
         let passes = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
         if passes && valid(row) {
-            visit(row, groups[row]);
+            visit(row, *group);
         }
     }
 }

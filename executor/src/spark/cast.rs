@@ -162,16 +162,16 @@ pub(super) fn cast(value: &ArrayRef, to: &DataType, target: Target) -> Result<Ar
     }
     let cells = Cells { value, to, target };
     match from {
-        DataType::Utf8 => cells.from_text(),
-        DataType::Boolean => cells.from_boolean(),
+        DataType::Utf8 => cells.text_values(),
+        DataType::Boolean => cells.boolean_values(),
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
-            cells.from_integer()
+            cells.integer_values()
         }
-        DataType::Float32 | DataType::Float64 => cells.from_float(),
-        DataType::Decimal128(_, scale) => cells.from_decimal(*scale),
-        DataType::Date32 => cells.from_date(),
-        DataType::Timestamp(_, Some(_)) => cells.from_instant(),
-        DataType::Timestamp(_, None) => cells.from_local(),
+        DataType::Float32 | DataType::Float64 => cells.float_values(),
+        DataType::Decimal128(_, scale) => cells.decimal_values(*scale),
+        DataType::Date32 => cells.date_values(),
+        DataType::Timestamp(_, Some(_)) => cells.instant_values(),
+        DataType::Timestamp(_, None) => cells.local_values(),
         DataType::Binary if to == &DataType::Utf8 => Ok(arrow_cast(value, to)?),
         _ => cells.unsupported(),
     }
@@ -282,7 +282,7 @@ impl Cells<'_> {
         Arc::new(builder.finish())
     }
 
-    fn from_text(&self) -> Result<ArrayRef> {
+    fn text_values(&self) -> Result<ArrayRef> {
         let text = self.value.as_string::<i32>();
         let show = |value: &&str| value.to_string();
         let zone = self.target.zone;
@@ -336,7 +336,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_boolean(&self) -> Result<ArrayRef> {
+    fn boolean_values(&self) -> Result<ArrayRef> {
         let values = self.value.as_boolean();
         match self.to {
             DataType::Utf8 => Ok(self.strings(values.iter(), |value| value.to_string())),
@@ -357,7 +357,7 @@ impl Cells<'_> {
         }
     }
 
-    fn from_integer(&self) -> Result<ArrayRef> {
+    fn integer_values(&self) -> Result<ArrayRef> {
         let wide = arrow_cast(self.value, &DataType::Int64)?;
         let values = wide.as_primitive::<Int64Type>();
         let show = |value: &i64| value.to_string();
@@ -387,7 +387,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_float(&self) -> Result<ArrayRef> {
+    fn float_values(&self) -> Result<ArrayRef> {
         let single = self.value.data_type() == &DataType::Float32;
         let wide = arrow_cast(self.value, &DataType::Float64)?;
         let values = wide.as_primitive::<Float64Type>();
@@ -423,7 +423,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_decimal(&self, scale: i8) -> Result<ArrayRef> {
+    fn decimal_values(&self, scale: i8) -> Result<ArrayRef> {
         let values = self.value.as_primitive::<Decimal128Type>();
         let exact = |value: &i128| {
             Some(Exact {
@@ -462,7 +462,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_date(&self) -> Result<ArrayRef> {
+    fn date_values(&self) -> Result<ArrayRef> {
         let values = self.value.as_primitive::<Date32Type>();
         let zone = self.target.zone;
         let show = |days: &i32| time::format_date((*days).into());
@@ -479,7 +479,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_instant(&self) -> Result<ArrayRef> {
+    fn instant_values(&self) -> Result<ArrayRef> {
         let micros = arrow_cast(self.value, &instant())?;
         let values = micros.as_primitive::<TimestampMicrosecondType>();
         let zone = self.target.zone;
@@ -530,7 +530,7 @@ impl Cells<'_> {
         })
     }
 
-    fn from_local(&self) -> Result<ArrayRef> {
+    fn local_values(&self) -> Result<ArrayRef> {
         let micros = arrow_cast(self.value, &local_time())?;
         let values = micros.as_primitive::<TimestampMicrosecondType>();
         let zone = self.target.zone;

@@ -35,7 +35,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     )
     .0)),
     function!("quarter", [Date], Int, |call| of_date(call, |days| {
-        i64::from((civil(days).1 + 2) / 3)
+        i64::from(civil(days).1.div_ceil(3))
     })),
     function!("month", [Date], Int, |call| of_date(call, |days| civil(
         days

@@ -65,10 +65,13 @@ enum Input<'a> {
     Bytes(&'a [u8]),
 }
 
+/// Gives the inputs of a row, one after the other.
+type Inputs<'a> = dyn Fn(usize, &mut dyn FnMut(Input)) + 'a;
+
 fn hashed<H: Copy>(call: &Call, seed: H, hash: fn(Input, H) -> H) -> Result<Vec<H>> {
     let mut hashes = vec![seed; call.rows];
     for array in call.args {
-        let mut visit = |inputs: &dyn Fn(usize, &mut dyn FnMut(Input))| {
+        let mut visit = |inputs: &Inputs<'_>| {
             for (row, state) in hashes.iter_mut().enumerate() {
                 if array.is_valid(row) {
                     inputs(row, &mut |input| *state = hash(input, *state));

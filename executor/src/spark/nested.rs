@@ -100,14 +100,10 @@ fn element_type(given: &[DataType]) -> Result<DataType> {
 fn list_and_index(given: &[DataType]) -> Result<Vec<DataType>> {
     element(given, "an element")?;
     match given {
-        [list, index]
-            if matches!(
-                index,
-                DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Null
-            ) =>
-        {
-            Ok(vec![list.clone(), DataType::Int32])
-        }
+        [
+            list,
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Null,
+        ] => Ok(vec![list.clone(), DataType::Int32]),
         _ => plan_err!("DATATYPE_MISMATCH: an element is found by an INT"),
     }
 }

@@ -144,7 +144,7 @@ impl Pattern {
                 Field::Month => month.into(),
                 Field::Day => day.into(),
                 Field::DayOfYear => days - from_civil(year, 1, 1).unwrap_or(days) + 1,
-                Field::Quarter => ((month + 2) / 3).into(),
+                Field::Quarter => month.div_ceil(3).into(),
                 Field::Weekday => {
                     text += shortened(WEEKDAYS[(days + 3).rem_euclid(7) as usize], width);
                     continue;

@@ -105,7 +105,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     function!("replace", 2, [Text, Text, Text], Text, |call| texts(
         call,
         |args| match args {
-            [text, search, ..] if search.is_empty() => text.to_string(),
+            [text, "", ..] => text.to_string(),
             [text, search, with] => text.replace(search, with),
             [text, search] => text.replace(search, ""),
             _ => String::new(),

@@ -120,7 +120,10 @@ fn fact(flow: &Value, text: &str) -> Outcome {
         }
     };
     let number = |found: &Value, wanted: &str| {
-        if found.to_string() == wanted {
+        if wanted
+            .parse::<u64>()
+            .is_ok_and(|n| found.as_u64() == Some(n))
+        {
             Ok(())
         } else {
             Err(format!("it is {found}"))
@@ -194,7 +197,12 @@ fn reads(flow: &Value, name: &str, rest: &[&str]) -> Outcome {
         .ok_or(format!("its sources are {sources:?}"))?;
     let holds = match rest {
         [n, "of", total, "files"] => {
-            source["files_scanned"].to_string() == *n && source["files_total"].to_string() == *total
+            let is = |key: &str, wanted: &str| {
+                wanted
+                    .parse::<u64>()
+                    .is_ok_and(|n| source[key].as_u64() == Some(n))
+            };
+            is("files_scanned", n) && is("files_total", total)
         }
         ["pruned"] => source["pruned_by_predicate"] == true,
         ["whole"] => source["pruned_by_predicate"] == false,
