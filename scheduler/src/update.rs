@@ -15,22 +15,25 @@ use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
+use windrow_flows::refresh::{FallbackReason, RefreshPolicy, Technique, decide, decision_for};
 
 use crate::bind::{Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::facts;
-use crate::flow::{FlowContext, FlowPlan, FlowRequest, ScanFilters, plan_flow, source_reports};
+use crate::flow::{
+    FlowContext, FlowPlan, FlowRequest, ScanFilters, Scope, plan_flow, source_reports,
+};
+use crate::incremental;
 use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
-    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
+    Considered, Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport,
+    UpdateState,
 };
 use crate::run::{Done, RunContext, Stopped, Work, run_flow};
 use crate::selection::{check_settings, engine_options, select};
-use crate::slices;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -602,6 +605,17 @@ impl Inner {
         upstream: &BTreeMap<usize, Upstream>,
         spilling_joins: bool,
     ) -> Result<FlowPlan, Vec<Fault>> {
+        self.plan_over(index, upstream, spilling_joins, None).await
+    }
+
+    /// As [`Self::plan`], over a newer version of the target than that at the update's start.
+    async fn plan_over(
+        &self,
+        index: usize,
+        upstream: &BTreeMap<usize, Upstream>,
+        spilling_joins: bool,
+        newer: Option<Table>,
+    ) -> Result<FlowPlan, Vec<Fault>> {
         let context = FlowContext {
             project: &self.project,
             engine: &self.engine,
@@ -611,7 +625,8 @@ impl Inner {
         };
         let mut request = self.requests.get(&index).cloned().unwrap_or_default();
         request.spilling_joins = spilling_joins;
-        let existing = self.existing.get(&self.project.flows[index].table).cloned();
+        let existing =
+            newer.or_else(|| self.existing.get(&self.project.flows[index].table).cloned());
         plan_flow(&context, index, existing, &request).await
     }
 
@@ -625,6 +640,7 @@ impl Inner {
             status,
             technique: None,
             fallback_reasons: Vec::new(),
+            considered: Vec::new(),
             predicate: None,
             predicate_as_written: None,
             slices: Slices::default(),
@@ -671,31 +687,70 @@ impl Inner {
         )
         .await
         .map_err(table_problem)?;
-        let mut facts = gathered.facts;
-        let mut decision = decide(&facts);
-        let worth_trying = decision.reasons == [FallbackReason::IncrementalTechniqueNotAvailable];
-        if worth_trying {
-            match slices::touched(plan, &filters, &gathered.changed).await {
-                Ok(Some(slices)) if slices.count == 0 => decision = Decision::no_op(),
-                Ok(Some(slices)) => {
-                    facts.slices_known = true;
-                    decision = decide(&facts);
-                    plan.narrow(slices.condition).map_err(query_problem)?;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, flow = flow.name, "changed rows could not be read")
+        let policy = self.project.refresh_policy(flow.table);
+        let decided = match policy {
+            RefreshPolicy::Full if !plan.full_refresh => {
+                Some(decision_for(vec![FallbackReason::FullRefreshRequested]))
+            }
+            _ => decide(&gathered.facts),
+        };
+        let mut considered = Vec::new();
+        let work = match decided {
+            Some(decision) => Work {
+                rows: match decision.technique {
+                    Technique::NoOp => None,
+                    _ => Some(plan.windowed().map_err(query_problem)?),
+                },
+                typed: false,
+                decision,
+                bytes_read: 0,
+            },
+            None => {
+                let rules = incremental::Rules {
+                    base_is_exact: gathered.base_is_exact,
+                    at_any_cost: matches!(
+                        policy,
+                        RefreshPolicy::Incremental | RefreshPolicy::IncrementalStrict
+                    ),
+                    only: self
+                        .project
+                        .setting("windrow.technique")
+                        .and_then(Technique::of_word),
+                };
+                match incremental::choose(plan, gathered.changed, rules).await {
+                    Ok(chosen) => {
+                        considered = chosen.considered;
+                        Work {
+                            rows: chosen.rows,
+                            typed: chosen.typed,
+                            decision: chosen.decision,
+                            bytes_read: chosen.bytes_read,
+                        }
+                    }
+                    // What can't be told is computed.
+                    Err(error) => {
+                        let (_, message) = words_of(&error);
+                        tracing::debug!(%message, flow = flow.name, "the change could not be told");
+                        plan.scope = Scope::default();
+                        considered = incremental::not_told(&message);
+                        Work {
+                            rows: Some(plan.windowed().map_err(query_problem)?),
+                            typed: false,
+                            decision: decision_for(vec![FallbackReason::PlanNotIncrementalizable]),
+                            bytes_read: 0,
+                        }
+                    }
                 }
             }
-        }
-        let rows = match decision.technique {
-            Technique::NoOp => None,
-            _ => Some(plan.windowed().map_err(query_problem)?),
         };
+        if policy == RefreshPolicy::IncrementalStrict {
+            check_strict(&flow.name, &work.decision.reasons)?;
+        }
         Ok(Prepared {
             state,
             filters,
-            work: Work { rows, decision },
+            work,
+            considered,
         })
     }
 
@@ -704,20 +759,24 @@ impl Inner {
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
-            windrow_executor::local::physical(&plan.bound.state, rows)
-                .await
-                .map_err(|e| {
-                    let (code, message) = words_of(&e);
-                    Problem {
-                        code: code.into(),
-                        message,
-                        help: None,
-                    }
-                })?;
+            let state = &plan.bound.state;
+            let planned = if prepared.work.typed {
+                windrow_executor::local::physical_of_typed(state, rows.clone()).await
+            } else {
+                windrow_executor::local::physical(state, rows).await
+            };
+            planned.map_err(|e| {
+                let (code, message) = words_of(&e);
+                Problem {
+                    code: code.into(),
+                    message,
+                    help: None,
+                }
+            })?;
         }
-        report.sources = source_reports(plan, &prepared.filters);
-        report.metrics.bytes_scanned = report.sources.iter().map(|s| s.bytes_scanned).sum();
-        if let (Some(existing), true) = (&plan.existing, prepared.work.rows.is_some()) {
+        (report.sources, report.metrics.bytes_scanned) = source_reports(plan, &prepared.filters);
+        let removes = prepared.work.rows.is_some() && !plan.scope.appends;
+        if let (Some(existing), true) = (&plan.existing, removes) {
             let removal = RemovalPlanner::preview(plan, existing)
                 .await
                 .map_err(|e| Problem {
@@ -740,6 +799,7 @@ impl Inner {
     fn describe(&self, plan: &FlowPlan, prepared: &Prepared, report: &mut FlowReport) {
         report.technique = Some(prepared.work.decision.technique);
         report.fallback_reasons = prepared.work.decision.reasons.clone();
+        report.considered = prepared.considered.clone();
         report.predicate = plan.predicate_text();
         report.predicate_as_written = plan.written.clone();
         report.slices.total = u64::from(prepared.work.rows.is_some());
@@ -751,7 +811,10 @@ impl Inner {
         upstream: &BTreeMap<usize, Upstream>,
     ) -> (FlowReport, Option<Table>) {
         let mut report = self.blank(index, FlowStatus::Failed, None);
-        match self.try_run(index, upstream, false, &mut report).await {
+        match self
+            .try_run(index, upstream, Attempt::default(), &mut report)
+            .await
+        {
             Ok(done) => {
                 report.status = FlowStatus::Completed;
                 report.slices.completed = report.slices.total;
@@ -787,16 +850,17 @@ impl Inner {
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
-        spilling_joins: bool,
+        attempt: Attempt,
         report: &mut FlowReport,
     ) -> Result<Done, Problem> {
+        let newer = attempt.target.clone();
         let mut plan = self
-            .plan(index, upstream, spilling_joins)
+            .plan_over(index, upstream, attempt.spilling_joins, newer)
             .await
             .map_err(first_problem)?;
         let prepared = self.prepare(&mut plan).await?;
         self.describe(&plan, &prepared, report);
-        if !spilling_joins {
+        if !attempt.spilling_joins {
             self.record_planning(index, report);
         }
         let context = RunContext {
@@ -810,21 +874,85 @@ impl Inner {
             state,
             filters,
             work,
+            considered: _,
         } = prepared;
-        match run_flow(&context, &plan, work, state, &filters, !spilling_joins).await {
+        let may_replan = !attempt.spilling_joins;
+        match run_flow(&context, &plan, work, state, &filters, may_replan).await {
             Ok(done) => Ok(done),
             Err(Stopped::Failed(problem)) => Err(problem),
             Err(Stopped::NeedsSpillingJoins) => {
-                Box::pin(self.try_run(index, upstream, true, report)).await
+                let attempt = Attempt {
+                    spilling_joins: true,
+                    ..attempt
+                };
+                Box::pin(self.try_run(index, upstream, attempt, report)).await
+            }
+            Err(Stopped::TargetMoved(_)) if attempt.moves >= MOST_MOVES => Err(Problem {
+                code: "COMMIT_CONFLICTS".into(),
+                message: format!(
+                    "others changed the window of `{}` {MOST_MOVES} times while this flow was planned",
+                    self.project.flows[index].name
+                ),
+                help: Some("run the update again when the other writers are done".into()),
+            }),
+            Err(Stopped::TargetMoved(target)) => {
+                let attempt = Attempt {
+                    target: Some(*target),
+                    moves: attempt.moves + 1,
+                    ..attempt
+                };
+                Box::pin(self.try_run(index, upstream, attempt, report)).await
             }
         }
     }
+}
+
+/// How often a flow is planned again because others changed its window meanwhile.
+const MOST_MOVES: u32 = 10;
+
+/// One of several tries to run a flow.
+#[derive(Default)]
+struct Attempt {
+    spilling_joins: bool,
+    /// The target as another writer left it after the update began.
+    target: Option<Table>,
+    moves: u32,
+}
+
+/// Under the strict policy a flow is not recomputed for want of a technique. The first computation
+/// and one that was asked for are no such case.
+fn check_strict(flow: &str, reasons: &[FallbackReason]) -> Result<(), Problem> {
+    let unwanted: Vec<&str> = reasons
+        .iter()
+        .filter(|r| {
+            !matches!(
+                r,
+                FallbackReason::ChangeSetMissing | FallbackReason::FullRefreshRequested
+            )
+        })
+        .map(|r| r.word())
+        .collect();
+    if unwanted.is_empty() || reasons.contains(&FallbackReason::ChangeSetMissing) {
+        return Ok(());
+    }
+    Err(Problem {
+        code: "INCREMENTAL_REFRESH_NOT_POSSIBLE".into(),
+        message: format!(
+            "flow `{flow}` has the refresh policy INCREMENTAL STRICT and can't be refreshed incrementally: {}",
+            unwanted.join(", ")
+        ),
+        help: Some(
+            "`windrow plan` shows what stands against it; run a full refresh, or choose the policy AUTO"
+                .into(),
+        ),
+    })
 }
 
 struct Prepared {
     state: Option<FlowState>,
     filters: ScanFilters,
     work: Work,
+    considered: Vec<Considered>,
 }
 
 /// Flows of other kinds are refused by name when the project is read.
