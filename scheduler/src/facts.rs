@@ -37,6 +37,9 @@ pub struct ChangedSource {
 pub struct Gathered {
     pub facts: Facts,
     pub changed: Vec<ChangedSource>,
+    /// Besides the last refresh no run of the flow (an override) changed rows of the target, so that
+    /// the window holds exactly what the sources gave then.
+    pub base_is_exact: bool,
 }
 
 /// The sources of a plan as the flow state keeps them; false when one has no versions.
@@ -88,6 +91,7 @@ pub async fn gather(
         return Ok(Gathered {
             facts,
             changed: Vec::new(),
+            base_is_exact: false,
         });
     };
     let fingerprint = plan.fingerprint();
@@ -100,9 +104,14 @@ pub async fn gather(
         time_zone_changed: last.time_zone != time_zone,
         window_covered: old_window.is_some_and(|old| plan.window.lies_in(&old)),
         predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
+        prior_predicate_deterministic: last.predicate_deterministic,
         query_repeatable: !plan.bound.nondeterministic
             && (!plan.bound.uses_clock || last.query_clock == query_clock(plan, clock)),
-        predicate_reaches_changes: true,
+        // A predicate without columns is the whole table or nothing; there is nothing to reach.
+        predicate_reaches: plan
+            .pinned
+            .as_ref()
+            .is_none_or(|p| p.typed.expr.column_refs().is_empty()),
         ..Facts::default()
     };
     let mut changed = Vec::new();
@@ -114,9 +123,8 @@ pub async fn gather(
         let (change, added, removed) =
             source_change(plan, &read.shown, table, last, filters).await?;
         facts.sources.push(change);
+        facts.predicate_reaches |= filters.reaches(&read.shown);
         if change == SourceChange::Changed {
-            let reached = plan.pinned.is_none() || filters.reaches(&read.shown);
-            facts.predicate_reaches_changes &= reached;
             let (shown, table) = (read.shown.clone(), table.clone());
             changed.push(ChangedSource {
                 shown,
@@ -126,14 +134,20 @@ pub async fn gather(
             });
         }
     }
+    let mut base_is_exact = true;
     if !facts.query_changed {
         match foreign_changes(plan, existing, last, &fingerprint).await? {
             Foreign::None => {}
+            Foreign::OwnOverride => base_is_exact = false,
             Foreign::InWindow => facts.external_change_in_window = true,
             Foreign::OtherQuery => facts.query_changed = true,
         }
     }
-    Ok(Gathered { facts, changed })
+    Ok(Gathered {
+        facts,
+        changed,
+        base_is_exact,
+    })
 }
 
 async fn source_change(
@@ -250,6 +264,8 @@ fn files_that_matter(
 
 enum Foreign {
     None,
+    /// Nothing foreign, but overrides of this flow wrote rows.
+    OwnOverride,
     InWindow,
     /// An override by another query wrote to the window.
     OtherQuery,
@@ -304,6 +320,11 @@ async fn foreign_changes(
     if other_query {
         return Ok(Foreign::OtherQuery);
     }
+    let quiet = if commits.iter().any(|c| own(c) && c.changes_rows()) {
+        Foreign::OwnOverride
+    } else {
+        Foreign::None
+    };
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for commit in commits.into_iter().filter(|c| !own(c)) {
         added.extend(commit.added);
@@ -314,10 +335,10 @@ async fn foreign_changes(
         may_touch(plan, existing, removed)?,
     );
     if added.is_empty() && removed.is_empty() {
-        return Ok(Foreign::None);
+        return Ok(quiet);
     }
     match rows_differ(plan, existing, added, removed).await {
-        Ok(false) => Ok(Foreign::None),
+        Ok(false) => Ok(quiet),
         Ok(true) => Ok(Foreign::InWindow),
         // A file that is gone can't be read; then the worst is assumed.
         Err(error) => {
@@ -327,7 +348,8 @@ async fn foreign_changes(
     }
 }
 
-fn may_touch(
+/// The files that may hold rows of the window.
+pub fn may_touch(
     plan: &FlowPlan,
     existing: &Table,
     files: Vec<DataFile>,

@@ -15,22 +15,25 @@ use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
+use windrow_flows::refresh::{FallbackReason, RefreshPolicy, Technique, decide, decision_for};
 
 use crate::bind::{Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::facts;
-use crate::flow::{FlowContext, FlowPlan, FlowRequest, ScanFilters, plan_flow, source_reports};
+use crate::flow::{
+    FlowContext, FlowPlan, FlowRequest, ScanFilters, Scope, plan_flow, source_reports,
+};
+use crate::incremental;
 use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
-    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
+    Considered, Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport,
+    UpdateState,
 };
 use crate::run::{Done, RunContext, Stopped, Work, run_flow};
 use crate::selection::{check_settings, engine_options, select};
-use crate::slices;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -628,6 +631,7 @@ impl Inner {
             status,
             technique: None,
             fallback_reasons: Vec::new(),
+            considered: Vec::new(),
             predicate: None,
             predicate_as_written: None,
             slices: Slices::default(),
@@ -674,31 +678,70 @@ impl Inner {
         )
         .await
         .map_err(table_problem)?;
-        let mut facts = gathered.facts;
-        let mut decision = decide(&facts);
-        let worth_trying = decision.reasons == [FallbackReason::IncrementalTechniqueNotAvailable];
-        if worth_trying {
-            match slices::touched(plan, &filters, &gathered.changed).await {
-                Ok(Some(slices)) if slices.count == 0 => decision = Decision::no_op(),
-                Ok(Some(slices)) => {
-                    facts.slices_known = true;
-                    decision = decide(&facts);
-                    plan.narrow(slices.condition).map_err(query_problem)?;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, flow = flow.name, "changed rows could not be read")
+        let policy = self.project.refresh_policy(flow.table);
+        let decided = match policy {
+            RefreshPolicy::Full if !plan.full_refresh => {
+                Some(decision_for(vec![FallbackReason::FullRefreshRequested]))
+            }
+            _ => decide(&gathered.facts),
+        };
+        let mut considered = Vec::new();
+        let work = match decided {
+            Some(decision) => Work {
+                rows: match decision.technique {
+                    Technique::NoOp => None,
+                    _ => Some(plan.windowed().map_err(query_problem)?),
+                },
+                typed: false,
+                decision,
+                bytes_read: 0,
+            },
+            None => {
+                let rules = incremental::Rules {
+                    base_is_exact: gathered.base_is_exact,
+                    at_any_cost: matches!(
+                        policy,
+                        RefreshPolicy::Incremental | RefreshPolicy::IncrementalStrict
+                    ),
+                    only: self
+                        .project
+                        .setting("windrow.technique")
+                        .and_then(Technique::of_word),
+                };
+                match incremental::choose(plan, gathered.changed, rules).await {
+                    Ok(chosen) => {
+                        considered = chosen.considered;
+                        Work {
+                            rows: chosen.rows,
+                            typed: chosen.typed,
+                            decision: chosen.decision,
+                            bytes_read: chosen.bytes_read,
+                        }
+                    }
+                    // What can't be told is computed.
+                    Err(error) => {
+                        let (_, message) = words_of(&error);
+                        tracing::debug!(%message, flow = flow.name, "the change could not be told");
+                        plan.scope = Scope::default();
+                        considered = incremental::not_told(&message);
+                        Work {
+                            rows: Some(plan.windowed().map_err(query_problem)?),
+                            typed: false,
+                            decision: decision_for(vec![FallbackReason::PlanNotIncrementalizable]),
+                            bytes_read: 0,
+                        }
+                    }
                 }
             }
-        }
-        let rows = match decision.technique {
-            Technique::NoOp => None,
-            _ => Some(plan.windowed().map_err(query_problem)?),
         };
+        if policy == RefreshPolicy::IncrementalStrict {
+            check_strict(&flow.name, &work.decision.reasons)?;
+        }
         Ok(Prepared {
             state,
             filters,
-            work: Work { rows, decision },
+            work,
+            considered,
         })
     }
 
@@ -707,20 +750,24 @@ impl Inner {
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
-            windrow_executor::local::physical(&plan.bound.state, rows)
-                .await
-                .map_err(|e| {
-                    let (code, message) = words_of(&e);
-                    Problem {
-                        code: code.into(),
-                        message,
-                        help: None,
-                    }
-                })?;
+            let state = &plan.bound.state;
+            let planned = if prepared.work.typed {
+                windrow_executor::local::physical_of_typed(state, rows.clone()).await
+            } else {
+                windrow_executor::local::physical(state, rows).await
+            };
+            planned.map_err(|e| {
+                let (code, message) = words_of(&e);
+                Problem {
+                    code: code.into(),
+                    message,
+                    help: None,
+                }
+            })?;
         }
-        report.sources = source_reports(plan, &prepared.filters);
-        report.metrics.bytes_scanned = report.sources.iter().map(|s| s.bytes_scanned).sum();
-        if let (Some(existing), true) = (&plan.existing, prepared.work.rows.is_some()) {
+        (report.sources, report.metrics.bytes_scanned) = source_reports(plan, &prepared.filters);
+        let removes = prepared.work.rows.is_some() && !plan.scope.appends;
+        if let (Some(existing), true) = (&plan.existing, removes) {
             let removal = RemovalPlanner::preview(plan, existing)
                 .await
                 .map_err(|e| Problem {
@@ -743,6 +790,7 @@ impl Inner {
     fn describe(&self, plan: &FlowPlan, prepared: &Prepared, report: &mut FlowReport) {
         report.technique = Some(prepared.work.decision.technique);
         report.fallback_reasons = prepared.work.decision.reasons.clone();
+        report.considered = prepared.considered.clone();
         report.predicate = plan.predicate_text();
         report.predicate_as_written = plan.written.clone();
         report.slices.total = u64::from(prepared.work.rows.is_some());
@@ -817,6 +865,7 @@ impl Inner {
                 state,
                 filters,
                 work,
+                considered: _,
             } = prepared;
             let may_replan = !attempt.spilling_joins;
             match run_flow(&context, &plan, work, state, &filters, may_replan).await {
@@ -856,10 +905,40 @@ struct Attempt {
     again: u32,
 }
 
+/// Under the strict policy a flow is not recomputed for want of a technique. The first computation
+/// and one that was asked for are no such case.
+fn check_strict(flow: &str, reasons: &[FallbackReason]) -> Result<(), Problem> {
+    let unwanted: Vec<&str> = reasons
+        .iter()
+        .filter(|r| {
+            !matches!(
+                r,
+                FallbackReason::ChangeSetMissing | FallbackReason::FullRefreshRequested
+            )
+        })
+        .map(|r| r.word())
+        .collect();
+    if unwanted.is_empty() || reasons.contains(&FallbackReason::ChangeSetMissing) {
+        return Ok(());
+    }
+    Err(Problem {
+        code: "INCREMENTAL_REFRESH_NOT_POSSIBLE".into(),
+        message: format!(
+            "flow `{flow}` has the refresh policy INCREMENTAL STRICT and can't be refreshed incrementally: {}",
+            unwanted.join(", ")
+        ),
+        help: Some(
+            "`windrow plan` shows what stands against it; run a full refresh, or choose the policy AUTO"
+                .into(),
+        ),
+    })
+}
+
 struct Prepared {
     state: Option<FlowState>,
     filters: ScanFilters,
     work: Work,
+    considered: Vec<Considered>,
 }
 
 /// Flows of other kinds are refused by name when the project is read.
