@@ -63,6 +63,8 @@ static SCALARS: &[Entry] = entries!(Scalar:
     "float" 1 1, "string" 1 1, "smallint" 1 1, "tinyint" 1 1, "boolean" 1 1,
     "shiftleft" 2 2, "shiftright" 2 2,
     "hash" 1 ANY, "xxhash64" 1 ANY,
+    // another value at each call
+    "rand" 0 1, "random" 0 1, "randn" 0 1, "uuid" 0 1,
     // nested values
     "size" 1 1, "cardinality" 1 1, "array_size" 1 1, "array" 0 ANY, "struct" 1 ANY,
     "named_struct" 2 ANY, "array_contains" 2 2, "element_at" 2 2, "get" 2 2, "array_join" 2 3,

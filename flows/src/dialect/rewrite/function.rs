@@ -196,6 +196,12 @@ impl Rewriter {
                 return Expr::IsNotDistinctFrom(left, Box::new(next(&mut args)));
             }
             "positive" => return next(&mut args),
+            "rand" | "random" | "randn" | "uuid" if !args.is_empty() => {
+                self.refuse(&format!("{name} with a seed"), span, None);
+                return null();
+            }
+            "rand" => "random",
+            "randn" => return normal_deviate(),
             "to_date" if args.len() == 1 => return cast(args.remove(0), "date"),
             "to_timestamp" if args.len() == 1 => return cast(args.remove(0), "timestamp"),
             "unix_timestamp" if args.is_empty() => {
@@ -411,6 +417,23 @@ impl Rewriter {
             };
         }
     }
+}
+
+/// A draw from the normal distribution, made of two even ones (Box and Muller).
+fn normal_deviate() -> Expr {
+    let even = || call("random", vec![]);
+    let double = |text: &str| cast(literal::string(text), "double");
+    // One less an even draw is never zero.
+    let logarithm = call(
+        "ln",
+        vec![operation("spark_subtract", double("1"), even())],
+    );
+    let radius = call(
+        "sqrt",
+        vec![operation("spark_multiply", double("-2"), logarithm)],
+    );
+    let angle = operation("spark_multiply", double("6.283185307179586"), even());
+    operation("spark_multiply", radius, call("cos", vec![angle]))
 }
 
 /// Takes the first of the arguments that are left.
