@@ -9,7 +9,8 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::scalar::Scalar;
 use super::{
-    arithmetic, cast, clock, conditional, datetime, floats, hash, math, nested, regex, text,
+    arithmetic, cast, clock, conditional, datetime, floats, generate, hash, json, math, nested,
+    regex, text,
 };
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -22,6 +23,8 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         regex::FUNCTIONS,
         nested::FUNCTIONS,
         hash::FUNCTIONS,
+        generate::FUNCTIONS,
+        json::FUNCTIONS,
     ];
     let own = tables
         .into_iter()

@@ -14,11 +14,14 @@ mod datetime;
 mod extremes;
 mod floats;
 mod functions;
+mod generate;
 mod hash;
+mod json;
 mod math;
 mod nested;
 mod pattern;
 mod regex;
+mod relations;
 mod rules;
 mod scalar;
 mod text;
@@ -79,6 +82,7 @@ pub fn register(state: &mut SessionState) -> Result<()> {
     {
         state.register_udaf(Arc::new(udaf))?;
     }
+    state.register_relation_planner(Arc::new(relations::Relations))?;
     for udf in functions::all() {
         state.register_udf(udf)?;
     }

@@ -8,17 +8,19 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{interleave, take};
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::scalar::{Call, Definition, Params, Returns};
-use super::types;
+use super::types::{self, list_of};
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "spark_array",
         params: Params::Custom(elements),
-        returns: Returns::Custom(|given, _| Ok(list_of(given.first().unwrap_or(&DataType::Null)))),
+        returns: Returns::Custom(|given, _| {
+            Ok(list_of(elements(given)?.first().unwrap_or(&DataType::Null)))
+        }),
         evaluate: array,
     },
     Definition {
@@ -58,10 +60,6 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         evaluate: size,
     },
 ];
-
-fn list_of(element: &DataType) -> DataType {
-    DataType::List(Field::new_list_field(element.clone(), true).into())
-}
 
 /// All elements of one type.
 fn elements(given: &[DataType]) -> Result<Vec<DataType>> {

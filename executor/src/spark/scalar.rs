@@ -151,6 +151,8 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
+        // Asked before the arguments are converted, too; types that do not fit are told of then.
+        let types = self.coerce_types(&types).unwrap_or(types);
         let data_type = self
             .definition
             .returns

@@ -1,6 +1,6 @@
 //! Spark's types on top of Arrow's: their names, and which type two unlike values meet in.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
 
 /// The greatest precision of a decimal.
 pub(super) const MAX_PRECISION: u8 = 38;
@@ -24,6 +24,34 @@ pub(super) fn plain_text(data_type: &DataType) -> DataType {
         DataType::Timestamp(_, None) => local_time(),
         DataType::Dictionary(_, value) => plain_text(value),
         other => other.clone(),
+    }
+}
+
+/// ARRAY of a type.
+pub(super) fn list_of(element: &DataType) -> DataType {
+    DataType::List(Field::new_list_field(element.clone(), true).into())
+}
+
+/// MAP of two types.
+pub(super) fn map_of(key: &DataType, value: &DataType) -> DataType {
+    let fields = vec![
+        Field::new("key", key.clone(), false),
+        Field::new("value", value.clone(), true),
+    ];
+    let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+    DataType::Map(entries.into(), false)
+}
+
+/// The types of a map's keys and values.
+pub(super) fn map_entry(map: &DataType) -> Option<(DataType, DataType)> {
+    let DataType::Map(entries, _) = map else {
+        return None;
+    };
+    match entries.data_type() {
+        DataType::Struct(fields) if fields.len() == 2 => {
+            Some((fields[0].data_type().clone(), fields[1].data_type().clone()))
+        }
+        _ => None,
     }
 }
 
@@ -80,6 +108,10 @@ pub(super) fn name(data_type: &DataType) -> String {
                 .collect();
             format!("STRUCT<{}>", fields.join(", "))
         }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("MAP<{}, {}>", name(&key), name(&value)),
+            None => data_type.to_string(),
+        },
         DataType::Null => "VOID".into(),
         other => other.to_string(),
     }
@@ -187,6 +219,31 @@ pub(super) fn common(left: &DataType, right: &DataType) -> Option<DataType> {
     let (left, right) = (plain_text(left), plain_text(right));
     if let Some(found) = wider(&left, &right) {
         return Some(found);
+    }
+    match (&left, &right) {
+        (DataType::List(one), DataType::List(other)) => {
+            return Some(list_of(&common(one.data_type(), other.data_type())?));
+        }
+        (DataType::Map(..), DataType::Map(..)) => {
+            let (one, other) = (map_entry(&left)?, map_entry(&right)?);
+            return Some(map_of(
+                &common(&one.0, &other.0)?,
+                &common(&one.1, &other.1)?,
+            ));
+        }
+        (DataType::Struct(one), DataType::Struct(other)) if one.len() == other.len() => {
+            let fields: Option<Vec<Field>> = one
+                .iter()
+                .zip(other)
+                .map(|(one, other)| {
+                    let data_type = common(one.data_type(), other.data_type())?;
+                    let same = one.name() == other.name();
+                    same.then(|| Field::new(one.name(), data_type, true))
+                })
+                .collect();
+            return Some(DataType::Struct(fields?.into()));
+        }
+        _ => {}
     }
     match (&left, &right) {
         (DataType::Utf8, other) | (other, DataType::Utf8) => match other {

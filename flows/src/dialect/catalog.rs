@@ -7,6 +7,8 @@ pub(super) enum Kind {
     Scalar,
     Aggregate,
     Window,
+    /// Makes several rows of one.
+    Generator,
 }
 
 /// An available function: its name, sort, and the least and greatest number of arguments.
@@ -63,6 +65,7 @@ static SCALARS: &[Entry] = entries!(Scalar:
     "float" 1 1, "string" 1 1, "smallint" 1 1, "tinyint" 1 1, "boolean" 1 1,
     "shiftleft" 2 2, "shiftright" 2 2,
     "hash" 1 ANY, "xxhash64" 1 ANY,
+    "get_json_object" 2 2, "json_array_length" 1 1, "json_object_keys" 1 1,
     // another value at each call
     "rand" 0 1, "random" 0 1, "randn" 0 1, "uuid" 0 1,
     // nested values
@@ -82,6 +85,11 @@ static AGGREGATES: &[Entry] = entries!(Aggregate:
 static WINDOWS: &[Entry] = entries!(Window:
     "row_number" 0 0, "rank" 0 0, "dense_rank" 0 0, "percent_rank" 0 0, "cume_dist" 0 0,
     "ntile" 1 1, "lag" 1 3, "lead" 1 3, "nth_value" 2 2,
+);
+
+static GENERATORS: &[Entry] = entries!(Generator:
+    "explode" 1 1, "explode_outer" 1 1, "posexplode" 1 1, "posexplode_outer" 1 1, "inline" 1 1,
+    "inline_outer" 1 1, "stack" 2 ANY, "json_tuple" 2 ANY, "range" 1 3,
 );
 
 /// Functions of Spark that are refused: no way is known yet to give exactly Spark's result.
@@ -112,5 +120,9 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static Entry> {
-    SCALARS.iter().chain(AGGREGATES).chain(WINDOWS)
+    SCALARS
+        .iter()
+        .chain(AGGREGATES)
+        .chain(WINDOWS)
+        .chain(GENERATORS)
 }

@@ -27,7 +27,7 @@ impl Rewriter {
         let span = function.name.span();
         let name = function.name.to_string().to_lowercase();
         // Put in by the rewriting of what stands around.
-        if name == "spark_zone" {
+        if name == "spark_zone" || super::generator::is_internal(&name) {
             return;
         }
         let Some(entry) = catalog::entry(&name) else {
@@ -134,6 +134,11 @@ impl Rewriter {
             }
             Some(Kind::Aggregate) => self.aggregate(expr, &name, span),
             Some(Kind::Window) => self.window_function(expr, &name, span),
+            Some(Kind::Generator) => {
+                let help = "a generator stands alone in a SELECT list, or in LATERAL VIEW";
+                let message = format!("{name} makes rows, which can not be part of an expression");
+                self.fault("UNSUPPORTED_GENERATOR", message, span, Some(help));
+            }
             None => {}
         }
     }
@@ -424,10 +429,7 @@ fn normal_deviate() -> Expr {
     let even = || call("random", vec![]);
     let double = |text: &str| cast(literal::string(text), "double");
     // One less an even draw is never zero.
-    let logarithm = call(
-        "ln",
-        vec![operation("spark_subtract", double("1"), even())],
-    );
+    let logarithm = call("ln", vec![operation("spark_subtract", double("1"), even())]);
     let radius = call(
         "sqrt",
         vec![operation("spark_multiply", double("-2"), logarithm)],
@@ -443,6 +445,11 @@ fn next(args: &mut Vec<Expr>) -> Expr {
     } else {
         args.remove(0)
     }
+}
+
+/// The plain arguments of a call that was made here.
+pub(super) fn plain_args(function: &mut Function) -> Vec<Expr> {
+    scalar_args(function).unwrap_or_default()
 }
 
 /// The plain arguments of a call, taken out of it.
