@@ -25,7 +25,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 2,
             all: &[Param::Text, Param::Text],
         },
-        returns: Returns::Text,
+        returns: Returns::Of(Param::Text),
         evaluate: get_json_object,
     },
     Definition {
@@ -34,7 +34,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 1,
             all: &[Param::Text],
         },
-        returns: Returns::Int,
+        returns: Returns::Of(Param::Int),
         evaluate: |call| {
             let lengths = call.text(0)?.iter().map(|text| match parse(text?)? {
                 Json::Array(items) => i32::try_from(items.len()).ok(),
@@ -72,6 +72,18 @@ impl Json {
         match self {
             Self::Object(fields) => fields
                 .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The field of an object; the last of equal keys.
+    pub(super) fn last_field(&self, name: &str) -> Option<&Json> {
+        match self {
+            Self::Object(fields) => fields
+                .iter()
+                .rev()
                 .find(|(key, _)| key == name)
                 .map(|(_, value)| value),
             _ => None,
@@ -157,15 +169,6 @@ pub(super) fn parse(text: &str) -> Option<Json> {
     let mut reader = Reader { text, at: 0 };
     reader.blanks();
     reader.value(0)
-}
-
-/// Reads a document that must hold nothing else.
-pub(super) fn parse_whole(text: &str) -> Option<Json> {
-    let mut reader = Reader { text, at: 0 };
-    reader.blanks();
-    let value = reader.value(0)?;
-    reader.blanks();
-    (reader.at == text.len()).then_some(value)
 }
 
 /// The fields of a document that is an object.

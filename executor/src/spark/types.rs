@@ -117,8 +117,13 @@ pub(super) fn name(data_type: &DataType) -> String {
     }
 }
 
-/// The scalar type of a simple name such as `decimal(10,2)`.
+/// The type of a simple name such as `decimal(10,2)` or `array<int>`.
 pub(super) fn parse(name: &str) -> Option<DataType> {
+    super::ddl::parse_type(name)
+}
+
+/// The type that one word names.
+pub(super) fn scalar(name: &str) -> Option<DataType> {
     Some(match name {
         "tinyint" => DataType::Int8,
         "smallint" => DataType::Int16,
@@ -132,17 +137,50 @@ pub(super) fn parse(name: &str) -> Option<DataType> {
         "date" => DataType::Date32,
         "timestamp" => instant(),
         "timestamp_ntz" => local_time(),
-        _ => {
-            let inner = name.strip_prefix("decimal(")?.strip_suffix(')')?;
-            let (precision, scale) = inner.split_once(',')?;
-            DataType::Decimal128(precision.trim().parse().ok()?, scale.trim().parse().ok()?)
-        }
+        "void" => DataType::Null,
+        _ => return None,
     })
 }
 
-/// The simple name that `parse` reads.
+/// The name that `typeof` gives.
+pub(super) fn simple_string(data_type: &DataType) -> String {
+    match data_type {
+        DataType::List(field) => format!("array<{}>", simple_string(field.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| format!("{}:{}", field.name(), simple_string(field.data_type())))
+                .collect();
+            format!("struct<{}>", fields.join(","))
+        }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("map<{},{}>", simple_string(&key), simple_string(&value)),
+            None => data_type.to_string(),
+        },
+        other => name(other).to_lowercase(),
+    }
+}
+
+/// The same with the names of fields quoted, as `parse` reads it.
 pub(super) fn simple_name(data_type: &DataType) -> String {
-    name(data_type).to_lowercase()
+    match data_type {
+        DataType::List(field) => format!("array<{}>", simple_name(field.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| {
+                    let name = field.name().replace('`', "``");
+                    format!("`{name}`:{}", simple_name(field.data_type()))
+                })
+                .collect();
+            format!("struct<{}>", fields.join(","))
+        }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("map<{},{}>", simple_name(&key), simple_name(&value)),
+            None => data_type.to_string(),
+        },
+        other => name(other).to_lowercase(),
+    }
 }
 
 /// The decimal that holds every value of an integer type.

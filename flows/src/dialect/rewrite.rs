@@ -14,6 +14,7 @@ use sqlparser::tokenizer::Span;
 
 use super::{DialectFault, literal, naming};
 
+mod collection;
 mod expression;
 mod function;
 mod generator;

@@ -1,9 +1,9 @@
 //! Operators, casts, literals and the other expressions that are no function calls.
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Spanned,
-    TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
+    ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    Spanned, TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
 use sqlparser::tokenizer::Span;
 
@@ -336,9 +336,19 @@ impl Rewriter {
                 *expr = self.named_struct(values);
             }
             Expr::Function(_) => self.rewrite_function(expr),
-            Expr::Interval(_) => {
-                let help = "add a constant interval to a date or timestamp";
-                self.refuse("an interval in this place", span, Some(help));
+            Expr::Interval(found) => match interval::parts(found) {
+                Some(parts) => *expr = interval::literal_of(parts),
+                None => self.refuse("this form of an interval", span, None),
+            },
+            Expr::Overlay {
+                expr: text,
+                overlay_what,
+                overlay_from,
+                overlay_for,
+            } => {
+                let mut args = vec![take(text), take(overlay_what), take(overlay_from)];
+                args.extend(overlay_for.as_mut().map(|length| take(length)));
+                *expr = call("overlay", args);
             }
             Expr::Identifier(_)
             | Expr::CompoundIdentifier(_)
@@ -488,6 +498,25 @@ impl Rewriter {
                     return Option::None;
                 }
                 return Some(format!("decimal({precision},{scale})"));
+            }
+            DataType::Array(
+                ArrayElemTypeDef::AngleBracket(inner) | ArrayElemTypeDef::Parenthesis(inner),
+            ) => {
+                let inner = self.type_name(inner, span)?;
+                return Some(format!("array<{inner}>"));
+            }
+            DataType::Map(key, value) => {
+                let (key, value) = (self.type_name(key, span)?, self.type_name(value, span)?);
+                return Some(format!("map<{key},{value}>"));
+            }
+            DataType::Struct(fields, _) => {
+                let mut parts = vec![];
+                for field in fields {
+                    let inner = self.type_name(&field.field_type, span)?;
+                    let name = field.field_name.as_ref()?.value.replace('`', "``");
+                    parts.push(format!("`{name}`:{inner}"));
+                }
+                return Some(format!("struct<{}>", parts.join(",")));
             }
             DataType::Custom(name, modifiers) if modifiers.is_empty() => {
                 match name.to_string().to_lowercase().as_str() {

@@ -15,9 +15,9 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, ExprWithAlias, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join,
-    JoinConstraint, JoinOperator, NullInclusion, ObjectName, PivotValueSource, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableAlias, TableAliasColumnDef,
+    Expr, ExprWithAlias, Function, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint,
+    JoinOperator, NullInclusion, ObjectName, PivotValueSource, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableAlias, TableAliasColumnDef,
     TableFactor, TableWithJoins, Value, Visit, Visitor, WildcardAdditionalOptions,
 };
 use sqlparser::tokenizer::Span;
@@ -647,10 +647,4 @@ fn into_condition(value: &mut ExprWithAlias, columns: &[Expr]) -> bool {
         }
         None => false,
     }
-}
-
-/// Whether a call stands where only a generator's own place would be right.
-pub(super) fn is_generator_name(name: &str, arguments: &FunctionArguments) -> bool {
-    !matches!(arguments, FunctionArguments::Subquery(_))
-        && catalog::kind(name) == Some(Kind::Generator)
 }
