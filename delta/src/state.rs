@@ -56,6 +56,9 @@ pub struct DefinedRefresh {
     /// The predicate with its time pinned; `true` for a window that is the whole table.
     pub predicate: String,
     pub time_zone: String,
+    /// The clock of the refresh, as RFC 3339; empty in states of older versions.
+    #[serde(default)]
+    pub clock: String,
     /// Set when the query itself depends on the clock: the clock then, as RFC 3339.
     pub query_clock: Option<String>,
     pub sources: Vec<SourceState>,

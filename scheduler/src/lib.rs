@@ -22,3 +22,5 @@ mod selection;
 mod slices;
 pub mod update;
 mod update_events;
+pub mod verify;
+mod verify_slices;

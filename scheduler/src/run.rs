@@ -373,6 +373,7 @@ fn next_state(
             fingerprint: plan.fingerprint(),
             predicate: serde_json::to_string(&plan.window).unwrap_or_default(),
             time_zone: context.project.time_zone().to_string(),
+            clock: context.clock.to_rfc3339(),
             query_clock: facts::query_clock(plan, &context.clock),
             sources,
             sources_versioned,
