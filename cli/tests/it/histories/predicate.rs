@@ -77,23 +77,20 @@ impl Predicate {
             .filter(|c| c.kind == Type::Date)
             .cloned()
             .collect();
-        let mut column = |chance: &mut Chance| match !dates.is_empty() && chance.of_hundred(75) {
-            true => Some(chance.pick(&dates)),
-            false if usable.is_empty() => None,
-            false => Some(chance.pick(&usable)),
+        let leaf = |chance: &mut Chance| {
+            let col = match !dates.is_empty() && chance.of_hundred(75) {
+                true => chance.pick(&dates),
+                false if usable.is_empty() => return None,
+                false => chance.pick(&usable),
+            };
+            Some(Self::leaf(chance, col))
         };
-        let first = Self::leaf(chance, column(chance)?);
+        let first = Box::new(leaf(chance)?);
         Some(match chance.below(10) {
-            0 => Self::And(
-                Box::new(first),
-                Box::new(Self::leaf(chance, column(chance)?)),
-            ),
-            1 | 2 => Self::Or(
-                Box::new(first),
-                Box::new(Self::leaf(chance, column(chance)?)),
-            ),
-            3 if chance.of_hundred(30) => Self::Not(Box::new(first)),
-            _ => first,
+            0 => Self::And(first, Box::new(leaf(chance)?)),
+            1 | 2 => Self::Or(first, Box::new(leaf(chance)?)),
+            3 if chance.of_hundred(30) => Self::Not(first),
+            _ => *first,
         })
     }
 
