@@ -8,7 +8,7 @@
 //!
 //! `WINDROW_HISTORIES` sets how many histories are played (each has up to eight flows),
 //! `WINDROW_HISTORY_SEED` where their seeds begin: `WINDROW_HISTORIES=1 WINDROW_HISTORY_SEED=17`
-//! plays the history of seed 17 again. A failure is cut down before it is told, as a scenario.
+//! plays the history of seed 17 again, `WINDROW_HISTORY_TELL=1` tells what was refused and passed over. A failure is cut down before it is told, as a scenario.
 
 mod chance;
 mod history;
@@ -139,12 +139,7 @@ fn description(history: &History, failure: &Failure) -> String {
 
 #[test]
 fn incremental_equals_full() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .worker_threads(2)
-        .thread_stack_size(64 << 20)
-        .build();
-    let runtime = runtime.unwrap_or_else(|e| panic!("{e}"));
+    let runtime = crate::inside::runtime();
     let first = setting("WINDROW_HISTORY_SEED", 1);
     let count = setting("WINDROW_HISTORIES", HISTORIES);
     let (seen, failures) = runtime.block_on(async {

@@ -3,22 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type};
-use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::SessionContext;
 use windrow_flows::fault::Fault;
-use windrow_scheduler::config::{ConfigOverrides, PipelineConfig};
-use windrow_scheduler::report::{FlowReport, FlowStatus, UpdateReport};
-use windrow_scheduler::update::{Progress, Update, UpdateOptions};
+use windrow_scheduler::config::PipelineConfig;
+use windrow_scheduler::report::{FlowStatus, UpdateReport};
+use windrow_scheduler::update::UpdateOptions;
 
 use super::history::{History, Special, clock};
 use super::predicate::Predicate;
 use super::tables::Event;
 use crate::foreign::Hand;
+use crate::inside::{self, Rows, told};
 use crate::lake::{Column, Lake, NewTable, arrow_schema, batches, quoted, register};
 use crate::pipeline::target;
 use crate::{Outcome, cells, words};
@@ -62,35 +60,6 @@ pub struct Failure {
     pub step: usize,
     pub flow: Option<usize>,
     pub text: String,
-}
-
-struct Quiet;
-
-impl Progress for Quiet {
-    fn flow_started(&self, _: &str) {}
-    fn flow_ended(&self, _: &FlowReport) {}
-}
-
-/// Rows with their columns.
-#[derive(Debug, Clone, Default)]
-struct Rows {
-    names: Vec<String>,
-    rows: Vec<cells::Row>,
-}
-
-impl Rows {
-    /// In the order of other columns; those that are missing are null.
-    fn in_columns(&self, names: &[String]) -> Outcome<Vec<cells::Row>> {
-        if let Some(lost) = self.names.iter().find(|n| !names.contains(n)) {
-            return Err(format!("the column {lost} is gone"));
-        }
-        let at: Vec<Option<usize>> = names
-            .iter()
-            .map(|n| self.names.iter().position(|m| m == n))
-            .collect();
-        let moved = |row: &cells::Row| at.iter().map(|i| row[(*i)?].clone()).collect();
-        Ok(self.rows.iter().map(moved).collect())
-    }
 }
 
 pub struct Player<'a> {
@@ -314,11 +283,13 @@ impl<'a> Player<'a> {
                     continue;
                 }
                 if let Err(text) = self.event(event).await {
-                    tracing::debug!(text, "passed over");
+                    if std::env::var_os("WINDROW_HISTORY_TELL").is_some() {
+                        eprintln!("passed over: {}: {text}", event.told(&self.history.sources));
+                    }
                     self.seen.passed_over += 1;
                 }
                 if let Some(f) = target {
-                    let rows = self.read(&self.lake.clone(), &target_of(f)).await;
+                    let rows = Rows::read(&self.lake, &target_of(f)).await;
                     self.targets
                         .insert(f, rows.map_err(|e| failure(Some(f), e))?);
                 }
@@ -412,7 +383,7 @@ impl<'a> Player<'a> {
             self.history.file_size,
         );
         std::fs::write(folder.join("windrow.yml"), yaml).map_err(words)?;
-        PipelineConfig::load(folder, &ConfigOverrides::default()).map_err(|faults| told(&faults))
+        inside::pipeline(folder, None)
     }
 
     fn folder(&self, name: &str) -> PathBuf {
@@ -436,8 +407,8 @@ impl<'a> Player<'a> {
                 return Ok(true);
             }
             let options = self.options(special, &self.active, false);
-            match Update::prepare(config, &options).await {
-                Ok(update) => break update.run(Arc::new(Quiet)).await,
+            match inside::update(config, &options).await {
+                Ok(report) => break report,
                 Err(faults) if number == 0 => self.refuse(&faults).map_err(|e| failure(None, e))?,
                 Err(faults) => {
                     let code = faults.first().map_or("", |f| f.code);
@@ -492,7 +463,9 @@ impl<'a> Player<'a> {
             if self.active.remove(&index) {
                 *self.seen.refused.entry(fault.code.into()).or_default() += 1;
                 let sql = self.history.sql(index, &[]);
-                tracing::info!(%fault, sql, "refused");
+                if std::env::var_os("WINDROW_HISTORY_TELL").is_some() {
+                    eprintln!("refused: {fault}\n{sql}");
+                }
             }
         }
         if self.active.len() == before {
@@ -530,16 +503,15 @@ impl<'a> Player<'a> {
         let storage = self.folder(&home);
         let config = self.write(&self.folder("fresh"), flows, &storage)?;
         let options = self.options(special, flows, true);
-        let update = Update::prepare(config, &options)
+        let fresh = inside::update(config, &options)
             .await
             .map_err(|faults| format!("from nothing: {}", told(&faults)))?;
-        let fresh = update.run(Arc::new(Quiet)).await;
         let lake = Lake::folder(&storage)?;
         for flow in flows {
             let found = fresh.flows.iter().find(|f| f.flow == format!("f{flow}"));
             let found = found.ok_or("a flow is not in the report")?;
             let rows = match (found.status, &found.error) {
-                (FlowStatus::Completed, _) => self.read(&lake, &format!("tables/f{flow}")).await,
+                (FlowStatus::Completed, _) => Rows::read(&lake, &format!("tables/f{flow}")).await,
                 (_, error) => {
                     let code = error.as_ref().map_or("", |e| e.code.as_str());
                     *self.seen.failed.entry(code.into()).or_default() += 1;
@@ -572,7 +544,7 @@ impl<'a> Player<'a> {
                 _ => Ok(()),
             };
         }
-        let after = self.read(&self.lake.clone(), &target_of(flow)).await?;
+        let after = Rows::read(&self.lake, &target_of(flow)).await?;
         let stayed = before.in_columns(&after.names)?;
         self.targets.insert(flow, after.clone());
         let (Some(found), Some(made)) = (found, made) else {
@@ -619,29 +591,6 @@ impl<'a> Player<'a> {
             .map(|t| t.date_naive())
             .unwrap_or_default()
     }
-
-    async fn read(&self, lake: &Lake, at: &str) -> Outcome<Rows> {
-        let table = lake.open(at).await?;
-        let context = SessionContext::new();
-        register(&context, "t", &table).await?;
-        let names = arrow_schema(&table)?
-            .fields()
-            .iter()
-            .map(|f| f.name().clone())
-            .collect();
-        let mut rows = Vec::new();
-        for batch in batches(&context, "SELECT * FROM t").await? {
-            for index in 0..batch.num_rows() {
-                let row = batch
-                    .columns()
-                    .iter()
-                    .map(|c| shown(c.as_ref(), index))
-                    .collect::<Outcome<cells::Row>>()?;
-                rows.push(row);
-            }
-        }
-        Ok(Rows { names, rows })
-    }
 }
 
 fn place(source: &str) -> String {
@@ -650,11 +599,6 @@ fn place(source: &str) -> String {
 
 fn target_of(flow: usize) -> String {
     target(&format!("f{flow}"))
-}
-
-fn told(faults: &[Fault]) -> String {
-    let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    all.join("\n")
 }
 
 fn in_window(predicate: &Predicate, names: &[String], row: &cells::Row, today: NaiveDate) -> bool {
@@ -670,28 +614,4 @@ fn same(found: &[cells::Row], expected: &[cells::Row], how: &str) -> Outcome {
         None => Ok(()),
         Some(difference) => Err(format!("{how}: {difference}")),
     }
-}
-
-/// A value as it is compared: doubles to ten digits, decimals without zeros at their ends.
-fn shown(array: &dyn Array, index: usize) -> Outcome<Option<String>> {
-    if array.is_null(index) {
-        return Ok(None);
-    }
-    Ok(Some(match array.data_type() {
-        DataType::Float64 => {
-            let value = array.as_primitive::<Float64Type>().value(index);
-            match value.abs() < 1e-9 {
-                true => "0.0".into(),
-                false => format!("{value:.9e}"),
-            }
-        }
-        DataType::Decimal128(..) => {
-            let text = array_value_to_string(array, index).map_err(words)?;
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-                false => text,
-            }
-        }
-        _ => array_value_to_string(array, index).map_err(words)?,
-    }))
 }
