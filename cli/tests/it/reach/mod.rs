@@ -152,7 +152,7 @@ const CHANGES: [(&str, &str, Change); 21] = [
         "di_market_day",
         "append",
         Change::Append(
-            "SELECT symbol, CAST('1998-08-03' AS DATE), close + 1, high, low, volume FROM t WHERE day >= CAST('1998-07-29' AS DATE)",
+            "SELECT symbol, CAST('1998-08-03' AS DATE), close + 1, high, low, volume FROM t WHERE day = CAST('1998-08-02' AS DATE)",
         ),
     ),
     (
