@@ -8,31 +8,26 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use windrow_delta::state::FlowState;
 use windrow_delta::{Location, Table};
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::refresh::{FallbackReason, RefreshPolicy, Technique, decide, decision_for};
+use windrow_flows::refresh::Technique;
 
 use crate::bind::{Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
-use crate::facts;
-use crate::flow::{
-    FlowContext, FlowPlan, FlowRequest, ScanFilters, Scope, plan_flow, source_reports,
-};
-use crate::incremental;
+use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
+use crate::planning::Prepared;
 use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
-    Considered, Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport,
-    UpdateState,
+    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
-use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+use crate::run::{Done, RunContext, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
 
 /// Flows that run at the same time; each uses all cores.
@@ -236,7 +231,7 @@ impl Update {
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
     ) -> Result<FlowPlan, Vec<Fault>> {
-        self.inner.plan(index, upstream, false).await
+        self.inner.plan(index, upstream, &Attempt::default()).await
     }
 
     pub fn id(&self) -> &str {
@@ -603,18 +598,7 @@ impl Inner {
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
-        spilling_joins: bool,
-    ) -> Result<FlowPlan, Vec<Fault>> {
-        self.plan_over(index, upstream, spilling_joins, None).await
-    }
-
-    /// As [`Self::plan`], over a newer version of the target than that at the update's start.
-    async fn plan_over(
-        &self,
-        index: usize,
-        upstream: &BTreeMap<usize, Upstream>,
-        spilling_joins: bool,
-        newer: Option<Table>,
+        attempt: &Attempt,
     ) -> Result<FlowPlan, Vec<Fault>> {
         let context = FlowContext {
             project: &self.project,
@@ -624,9 +608,11 @@ impl Inner {
             upstream,
         };
         let mut request = self.requests.get(&index).cloned().unwrap_or_default();
-        request.spilling_joins = spilling_joins;
-        let existing =
-            newer.or_else(|| self.existing.get(&self.project.flows[index].table).cloned());
+        request.spilling_joins = attempt.spilling_joins;
+        let existing = match &attempt.newer {
+            Some(newer) => Some(newer.clone()),
+            None => self.existing.get(&self.project.flows[index].table).cloned(),
+        };
         plan_flow(&context, index, existing, &request).await
     }
 
@@ -653,105 +639,6 @@ impl Inner {
             expectations: Vec::new(),
             error,
         }
-    }
-
-    /// Decides how a planned flow is refreshed.
-    async fn prepare(&self, plan: &mut FlowPlan) -> Result<Prepared, Problem> {
-        let flow = &self.project.flows[plan.flow];
-        let table_problem = |e: windrow_delta::TableError| Problem {
-            code: e.code().into(),
-            message: e.to_string(),
-            help: None,
-        };
-        let query_problem = |e: datafusion::error::DataFusionError| {
-            let (code, message) = words_of(&e);
-            Problem {
-                code: code.into(),
-                message,
-                help: None,
-            }
-        };
-        let state = match &plan.existing {
-            Some(existing) => FlowState::load(existing, &flow.name)
-                .await
-                .map_err(table_problem)?,
-            None => None,
-        };
-        let filters = ScanFilters::of(plan).map_err(query_problem)?;
-        let gathered = facts::gather(
-            plan,
-            state.as_ref(),
-            &filters,
-            self.project.time_zone(),
-            &self.clock,
-        )
-        .await
-        .map_err(table_problem)?;
-        let policy = self.project.refresh_policy(flow.table);
-        let decided = match policy {
-            RefreshPolicy::Full if !plan.full_refresh => {
-                Some(decision_for(vec![FallbackReason::FullRefreshRequested]))
-            }
-            _ => decide(&gathered.facts),
-        };
-        let mut considered = Vec::new();
-        let work = match decided {
-            Some(decision) => Work {
-                rows: match decision.technique {
-                    Technique::NoOp => None,
-                    _ => Some(plan.windowed().map_err(query_problem)?),
-                },
-                typed: false,
-                decision,
-                bytes_read: 0,
-            },
-            None => {
-                let rules = incremental::Rules {
-                    base_is_exact: gathered.base_is_exact,
-                    at_any_cost: matches!(
-                        policy,
-                        RefreshPolicy::Incremental | RefreshPolicy::IncrementalStrict
-                    ),
-                    only: self
-                        .project
-                        .setting("windrow.technique")
-                        .and_then(Technique::of_word),
-                };
-                match incremental::choose(plan, gathered.changed, rules).await {
-                    Ok(chosen) => {
-                        considered = chosen.considered;
-                        Work {
-                            rows: chosen.rows,
-                            typed: chosen.typed,
-                            decision: chosen.decision,
-                            bytes_read: chosen.bytes_read,
-                        }
-                    }
-                    // What can't be told is computed.
-                    Err(error) => {
-                        let (_, message) = words_of(&error);
-                        tracing::debug!(%message, flow = flow.name, "the change could not be told");
-                        plan.scope = Scope::default();
-                        considered = incremental::not_told(&message);
-                        Work {
-                            rows: Some(plan.windowed().map_err(query_problem)?),
-                            typed: false,
-                            decision: decision_for(vec![FallbackReason::PlanNotIncrementalizable]),
-                            bytes_read: 0,
-                        }
-                    }
-                }
-            }
-        };
-        if policy == RefreshPolicy::IncrementalStrict {
-            check_strict(&flow.name, &work.decision.reasons)?;
-        }
-        Ok(Prepared {
-            state,
-            filters,
-            work,
-            considered,
-        })
     }
 
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
@@ -850,109 +737,68 @@ impl Inner {
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
-        attempt: Attempt,
+        mut attempt: Attempt,
         report: &mut FlowReport,
     ) -> Result<Done, Problem> {
-        let newer = attempt.target.clone();
-        let mut plan = self
-            .plan_over(index, upstream, attempt.spilling_joins, newer)
-            .await
-            .map_err(first_problem)?;
-        let prepared = self.prepare(&mut plan).await?;
-        self.describe(&plan, &prepared, report);
-        if !attempt.spilling_joins {
-            self.record_planning(index, report);
-        }
-        let context = RunContext {
-            project: &self.project,
-            update_id: &self.id,
-            clock: self.clock,
-            partitions: self.engine.partitions(),
-            memory_limit: self.engine.memory_limit(),
-        };
-        let Prepared {
-            state,
-            filters,
-            work,
-            considered: _,
-        } = prepared;
-        let may_replan = !attempt.spilling_joins;
-        match run_flow(&context, &plan, work, state, &filters, may_replan).await {
-            Ok(done) => Ok(done),
-            Err(Stopped::Failed(problem)) => Err(problem),
-            Err(Stopped::NeedsSpillingJoins) => {
-                let attempt = Attempt {
-                    spilling_joins: true,
-                    ..attempt
-                };
-                Box::pin(self.try_run(index, upstream, attempt, report)).await
+        loop {
+            let mut plan = self
+                .plan(index, upstream, &attempt)
+                .await
+                .map_err(first_problem)?;
+            let prepared = self.prepare(&mut plan).await?;
+            self.describe(&plan, &prepared, report);
+            if !attempt.spilling_joins {
+                self.record_planning(index, report);
             }
-            Err(Stopped::TargetMoved(_)) if attempt.moves >= MOST_MOVES => Err(Problem {
-                code: "COMMIT_CONFLICTS".into(),
-                message: format!(
-                    "others changed the window of `{}` {MOST_MOVES} times while this flow was planned",
-                    self.project.flows[index].name
-                ),
-                help: Some("run the update again when the other writers are done".into()),
-            }),
-            Err(Stopped::TargetMoved(target)) => {
-                let attempt = Attempt {
-                    target: Some(*target),
-                    moves: attempt.moves + 1,
-                    ..attempt
-                };
-                Box::pin(self.try_run(index, upstream, attempt, report)).await
+            let context = RunContext {
+                project: &self.project,
+                update_id: &self.id,
+                clock: self.clock,
+                partitions: self.engine.partitions(),
+                memory_limit: self.engine.memory_limit(),
+            };
+            let Prepared {
+                state,
+                filters,
+                work,
+                considered: _,
+            } = prepared;
+            let may_replan = !attempt.spilling_joins;
+            match run_flow(&context, &plan, work, state, &filters, may_replan).await {
+                Ok(done) => return Ok(done),
+                Err(Stopped::Failed(problem)) => return Err(problem),
+                Err(Stopped::NeedsSpillingJoins) => attempt.spilling_joins = true,
+                Err(Stopped::WindowChanged(newer)) => {
+                    attempt.again += 1;
+                    if attempt.again > PLANNED_AGAIN {
+                        return Err(Problem {
+                            code: "COMMIT_CONFLICTS".into(),
+                            message: format!(
+                                "rows of the window of {} were changed by others {PLANNED_AGAIN} times while this flow ran",
+                                report.location
+                            ),
+                            help: Some(
+                                "run the update again when the other writers are done".into(),
+                            ),
+                        });
+                    }
+                    attempt.newer = Some(*newer);
+                }
             }
         }
     }
 }
 
-/// How often a flow is planned again because others changed its window meanwhile.
-const MOST_MOVES: u32 = 10;
+/// How often a flow is planned anew because others changed its window meanwhile.
+const PLANNED_AGAIN: u32 = 5;
 
-/// One of several tries to run a flow.
+/// What earlier tries at a flow have taught.
 #[derive(Default)]
 struct Attempt {
     spilling_joins: bool,
-    /// The target as another writer left it after the update began.
-    target: Option<Table>,
-    moves: u32,
-}
-
-/// Under the strict policy a flow is not recomputed for want of a technique. The first computation
-/// and one that was asked for are no such case.
-fn check_strict(flow: &str, reasons: &[FallbackReason]) -> Result<(), Problem> {
-    let unwanted: Vec<&str> = reasons
-        .iter()
-        .filter(|r| {
-            !matches!(
-                r,
-                FallbackReason::ChangeSetMissing | FallbackReason::FullRefreshRequested
-            )
-        })
-        .map(|r| r.word())
-        .collect();
-    if unwanted.is_empty() || reasons.contains(&FallbackReason::ChangeSetMissing) {
-        return Ok(());
-    }
-    Err(Problem {
-        code: "INCREMENTAL_REFRESH_NOT_POSSIBLE".into(),
-        message: format!(
-            "flow `{flow}` has the refresh policy INCREMENTAL STRICT and can't be refreshed incrementally: {}",
-            unwanted.join(", ")
-        ),
-        help: Some(
-            "`windrow plan` shows what stands against it; run a full refresh, or choose the policy AUTO"
-                .into(),
-        ),
-    })
-}
-
-struct Prepared {
-    state: Option<FlowState>,
-    filters: ScanFilters,
-    work: Work,
-    considered: Vec<Considered>,
+    /// The target as it is by now, when it has moved on since the update began.
+    newer: Option<Table>,
+    again: u32,
 }
 
 /// Flows of other kinds are refused by name when the project is read.
