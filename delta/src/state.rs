@@ -55,6 +55,9 @@ pub struct DefinedRefresh {
     pub fingerprint: String,
     /// The predicate with its time pinned; `true` for a window that is the whole table.
     pub predicate: String,
+    /// False when the predicate used rand and the like, so that it selects other rows each time.
+    #[serde(default = "yes")]
+    pub predicate_deterministic: bool,
     pub time_zone: String,
     /// The clock of the refresh, as RFC 3339; empty in states of older versions.
     #[serde(default)]
@@ -66,6 +69,10 @@ pub struct DefinedRefresh {
     pub sources_versioned: bool,
     /// The target's version that this refresh made.
     pub target_version: i64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The transaction id under which a flow's commits are counted.
