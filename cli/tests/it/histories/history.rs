@@ -1,6 +1,8 @@
 //! A history: sources, flows over them, and what happens, all of it plain data, so that it can be
 //! told as text and cut down when it fails.
 
+use windrow_flows::refresh::Technique;
+
 use super::chance::Chance;
 use super::predicate::Predicate;
 use super::query::{Maker, Rel};
@@ -46,6 +48,8 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Bytes of the targets' files.
     pub file_size: &'static str,
+    /// The only technique that is taken where it applies, or empty.
+    pub technique: &'static str,
 }
 
 const FLOWS: usize = 8;
@@ -78,6 +82,7 @@ impl History {
         let mut history = Self {
             seed,
             file_size: chance.pick(&["128m", "1k", "3k"]),
+            technique: "",
             sources: sources.clone(),
             flows,
             steps: Vec::new(),
@@ -86,6 +91,10 @@ impl History {
         for number in 0..chance.between(4, 7) {
             let step = history.step(&mut chance, &mut sources, number);
             history.steps.push(step);
+        }
+        if chance.of_hundred(40) {
+            let all: Vec<&str> = Technique::ALL.iter().map(|t| t.word()).collect();
+            history.technique = chance.pick(&all[1..all.len() - 1]);
         }
         history
     }
@@ -152,7 +161,14 @@ impl History {
 
     /// As a scenario, up to a step.
     pub fn told(&self, last: usize) -> String {
-        let mut text = String::new();
+        let mut text = format!(
+            "keys\n  configuration: {{windrow.targetFileSize: \"{}\"{}}}\n",
+            self.file_size,
+            match self.technique {
+                "" => String::new(),
+                only => format!(", windrow.technique: {only}"),
+            }
+        );
         for source in &self.sources {
             let cols: Vec<String> = source
                 .cols

@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 
+use windrow_flows::refresh::Technique;
+
 use history::{History, Special};
 use play::{Failure, Seen, play};
 
 /// Histories of a run without settings.
 const HISTORIES: u64 = 40;
-/// Techniques that must have been reached when so many flows were refreshed.
-const TECHNIQUES: [&str; 3] = ["NO_OP", "PARTITION_OVERWRITE", "COMPLETE_RECOMPUTE"];
+/// Each technique must have been reached when so many flows were refreshed.
 const FLOWS_FOR_ALL: usize = 1_000;
 /// Failures that are cut down; of others only the seed is told.
 const CUT_DOWN: usize = 3;
@@ -125,7 +126,7 @@ async fn cut_down(history: History, failure: Failure) -> (History, Failure) {
 
 fn description(history: &History, failure: &Failure) -> String {
     let flow = match failure.flow {
-        Some(flow) => format!("f{flow} (files of {})", history.file_size),
+        Some(flow) => format!("f{flow}"),
         None => "the update".into(),
     };
     format!(
@@ -181,10 +182,11 @@ fn incremental_equals_full() {
     eprintln!("{count} histories from seed {first}: {seen:#?}");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     if seen.flows >= FLOWS_FOR_ALL {
-        for technique in TECHNIQUES {
+        for technique in Technique::ALL {
+            let word = technique.word();
             assert!(
-                seen.techniques.contains_key(technique),
-                "{technique} was never reached"
+                seen.techniques.contains_key(word),
+                "{word} was never reached"
             );
         }
     }

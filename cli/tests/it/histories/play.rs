@@ -378,9 +378,13 @@ impl<'a> Player<'a> {
         }
         let yaml = format!(
             "name: histories\nstorage: {}\nlibraries:\n  - glob: {{include: \"sql/**\"}}\n\
-             configuration:\n  windrow.partitions: \"2\"\n  windrow.targetFileSize: \"{}\"\ntables:\n{tables}",
+             configuration:\n  windrow.partitions: \"2\"\n  windrow.targetFileSize: \"{}\"\n{}tables:\n{tables}",
             serde_json::json!(storage),
             self.history.file_size,
+            match self.history.technique {
+                "" => String::new(),
+                only => format!("  windrow.technique: {only}\n"),
+            }
         );
         std::fs::write(folder.join("windrow.yml"), yaml).map_err(words)?;
         inside::pipeline(folder, None)
