@@ -44,7 +44,7 @@ impl Technique {
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
-            .find(|t| t.word().eq_ignore_ascii_case(word))
+            .find(|t| t.word().eq_ignore_ascii_case(word.trim()))
     }
 
     pub fn word(self) -> &'static str {

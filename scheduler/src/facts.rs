@@ -9,13 +9,15 @@ use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
 use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
 use windrow_delta::{DataFile, Table, TableError};
 use windrow_executor::local;
-use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, query_name};
+use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, file_key, query_name};
 use windrow_flows::refresh::{Facts, SourceChange};
 use windrow_flows::window::Window;
 
@@ -31,6 +33,8 @@ pub struct ChangedSource {
     pub added: Vec<DataFile>,
     /// Removed files, likewise.
     pub removed: Vec<DataFile>,
+    /// Files were rearranged meanwhile, so that rows of `added` may lie in other files by now.
+    pub rearranged: bool,
 }
 
 /// The facts, and the changed sources behind them.
@@ -40,6 +44,9 @@ pub struct Gathered {
     /// Besides the last refresh no run of the flow (an override) changed rows of the target, so that
     /// the window holds exactly what the sources gave then.
     pub base_is_exact: bool,
+    /// What of the window the last one did not cover, as a condition on its rows, where that can be
+    /// told and is all that has changed about it.
+    pub uncovered: Option<Expr>,
 }
 
 /// The sources of a plan as the flow state keeps them; false when one has no versions.
@@ -92,6 +99,7 @@ pub async fn gather(
             facts,
             changed: Vec::new(),
             base_is_exact: false,
+            uncovered: None,
         });
     };
     let fingerprint = plan.fingerprint();
@@ -102,7 +110,9 @@ pub async fn gather(
         has_state: true,
         query_changed: last.fingerprint != fingerprint,
         time_zone_changed: last.time_zone != time_zone,
-        window_covered: old_window.is_some_and(|old| plan.window.lies_in(&old)),
+        window_covered: old_window
+            .as_ref()
+            .is_some_and(|old| plan.window.lies_in(old)),
         predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
         prior_predicate_deterministic: last.predicate_deterministic,
         query_repeatable: !plan.bound.nondeterministic
@@ -120,8 +130,7 @@ pub async fn gather(
             facts.sources.push(SourceChange::NotInDelta);
             continue;
         };
-        let (change, added, removed) =
-            source_change(plan, &read.shown, table, last, filters).await?;
+        let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
         facts.sources.push(change);
         facts.predicate_reaches |= filters.reaches(&read.shown);
         if change == SourceChange::Changed {
@@ -129,8 +138,9 @@ pub async fn gather(
             changed.push(ChangedSource {
                 shown,
                 table,
-                added,
-                removed,
+                added: files.added,
+                removed: files.removed,
+                rearranged: files.rearranged,
             });
         }
     }
@@ -147,7 +157,31 @@ pub async fn gather(
         facts,
         changed,
         base_is_exact,
+        uncovered: old_window.and_then(|old| uncovered(plan, &old)),
     })
+}
+
+/// The rows of the window that `old` does not cover.
+fn uncovered(plan: &FlowPlan, old: &Window) -> Option<Expr> {
+    let bounds = plan.window.beyond(old)?;
+    bounds
+        .iter()
+        .map(|bound| {
+            let field = plan.target_schema.field_with_name(&bound.column).ok()?;
+            let inside = bound.expr(field.data_type())?;
+            Some(Expr::IsNotTrue(Box::new(inside)))
+        })
+        .collect::<Option<Vec<Expr>>>()?
+        .into_iter()
+        .reduce(Expr::or)
+}
+
+/// Files of a source that changed between two versions.
+#[derive(Default)]
+struct ChangedFiles {
+    added: Vec<DataFile>,
+    removed: Vec<DataFile>,
+    rearranged: bool,
 }
 
 async fn source_change(
@@ -156,8 +190,8 @@ async fn source_change(
     table: &Table,
     last: &DefinedRefresh,
     filters: &ScanFilters,
-) -> Result<(SourceChange, Vec<DataFile>, Vec<DataFile>), TableError> {
-    let only = |change: SourceChange| (change, Vec::new(), Vec::new());
+) -> Result<(SourceChange, ChangedFiles), TableError> {
+    let only = |change: SourceChange| (change, ChangedFiles::default());
     let Some(before) = last.sources.iter().find(|s| s.name == shown) else {
         return Ok(only(SourceChange::HistoryGone));
     };
@@ -176,30 +210,63 @@ async fn source_change(
     if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
         return Ok(only(SourceChange::SchemaChanged));
     }
-    let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for commit in commits {
-        added.extend(commit.added);
-        removed.extend(commit.removed);
-    }
-    // A file that came and went in between was never seen and is not there any more.
-    let passing: Vec<DataFile> = added
-        .iter()
-        .filter(|a| removed.iter().any(|r| is_same(a, r)))
-        .cloned()
-        .collect();
-    added.retain(|a| !passing.iter().any(|p| is_same(p, a)));
-    removed.retain(|r| !passing.iter().any(|p| is_same(p, r)));
-    let added = files_that_matter(plan, shown, table, added, filters)?;
-    let removed = files_that_matter(plan, shown, table, removed, filters)?;
-    Ok(if added.is_empty() && removed.is_empty() {
+    let mut files = net_files(commits);
+    files.added = files_that_matter(plan, shown, table, files.added, filters)?;
+    files.removed = files_that_matter(plan, shown, table, files.removed, filters)?;
+    Ok(if files.added.is_empty() && files.removed.is_empty() {
         only(SourceChange::Unchanged)
     } else {
-        (SourceChange::Changed, added, removed)
+        (SourceChange::Changed, files)
     })
 }
 
-fn is_same(a: &DataFile, b: &DataFile) -> bool {
-    a.log_path == b.log_path && a.deletion_vector == b.deletion_vector
+/// What the commits come to: a file that came and went in between was never seen and is not there
+/// any more, one that went and came back is where it was.
+fn net_files(commits: Vec<CommitChanges>) -> ChangedFiles {
+    struct Seen {
+        file: DataFile,
+        was_there: bool,
+        is_there: bool,
+    }
+    let (mut seen, mut order) = (HashMap::<String, Seen>::new(), Vec::new());
+    let mut note = |file: DataFile, is_there: bool| {
+        let key = file_key(&file);
+        match seen.entry(key) {
+            Entry::Occupied(mut known) => known.get_mut().is_there = is_there,
+            Entry::Vacant(new) => {
+                order.push(new.key().clone());
+                new.insert(Seen {
+                    file,
+                    was_there: !is_there,
+                    is_there,
+                });
+            }
+        }
+    };
+    let mut rearranged = false;
+    for commit in commits {
+        rearranged |= !commit.moved_in.is_empty() || !commit.moved_out.is_empty();
+        for file in commit.removed {
+            note(file, false);
+        }
+        for file in commit.added {
+            note(file, true);
+        }
+    }
+    let mut files = ChangedFiles {
+        rearranged,
+        ..ChangedFiles::default()
+    };
+    for key in order {
+        if let Some(seen) = seen.remove(&key) {
+            match (seen.was_there, seen.is_there) {
+                (false, true) => files.added.push(seen.file),
+                (true, false) => files.removed.push(seen.file),
+                _ => {}
+            }
+        }
+    }
+    files
 }
 
 /// Changed files that some scan of the source could read a row of, by the filters on it.
@@ -349,7 +416,7 @@ async fn foreign_changes(
 }
 
 /// The files that may hold rows of the window.
-pub fn may_touch(
+fn may_touch(
     plan: &FlowPlan,
     existing: &Table,
     files: Vec<DataFile>,

@@ -406,6 +406,7 @@ fn next_state(
             predicate: serde_json::to_string(&plan.window).unwrap_or_default(),
             predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
             time_zone: context.project.time_zone().to_string(),
+            clock: context.clock.to_rfc3339(),
             query_clock: facts::query_clock(plan, &context.clock),
             sources,
             sources_versioned,

@@ -86,7 +86,7 @@ pub fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
         }
     }
     if let Some(value) = project.setting("windrow.technique")
-        && Technique::of_word(value).is_none()
+        && value.split(',').any(|t| Technique::of_word(t).is_none())
     {
         faults.push(Fault::new(
             "WRONG_VALUE",

@@ -8,31 +8,26 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use windrow_delta::state::FlowState;
 use windrow_delta::{Location, Table};
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::refresh::{FallbackReason, RefreshPolicy, Technique, decide, decision_for};
+use windrow_flows::refresh::Technique;
 
 use crate::bind::{Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
-use crate::facts;
-use crate::flow::{
-    FlowContext, FlowPlan, FlowRequest, ScanFilters, Scope, plan_flow, source_reports,
-};
-use crate::incremental;
+use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
+use crate::planning::Prepared;
 use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
-    Considered, Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport,
-    UpdateState,
+    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
-use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+use crate::run::{Done, RunContext, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
 
 /// Flows that run at the same time; each uses all cores.
@@ -646,105 +641,6 @@ impl Inner {
         }
     }
 
-    /// Decides how a planned flow is refreshed.
-    async fn prepare(&self, plan: &mut FlowPlan) -> Result<Prepared, Problem> {
-        let flow = &self.project.flows[plan.flow];
-        let table_problem = |e: windrow_delta::TableError| Problem {
-            code: e.code().into(),
-            message: e.to_string(),
-            help: None,
-        };
-        let query_problem = |e: datafusion::error::DataFusionError| {
-            let (code, message) = words_of(&e);
-            Problem {
-                code: code.into(),
-                message,
-                help: None,
-            }
-        };
-        let state = match &plan.existing {
-            Some(existing) => FlowState::load(existing, &flow.name)
-                .await
-                .map_err(table_problem)?,
-            None => None,
-        };
-        let filters = ScanFilters::of(plan).map_err(query_problem)?;
-        let gathered = facts::gather(
-            plan,
-            state.as_ref(),
-            &filters,
-            self.project.time_zone(),
-            &self.clock,
-        )
-        .await
-        .map_err(table_problem)?;
-        let policy = self.project.refresh_policy(flow.table);
-        let decided = match policy {
-            RefreshPolicy::Full if !plan.full_refresh => {
-                Some(decision_for(vec![FallbackReason::FullRefreshRequested]))
-            }
-            _ => decide(&gathered.facts),
-        };
-        let mut considered = Vec::new();
-        let work = match decided {
-            Some(decision) => Work {
-                rows: match decision.technique {
-                    Technique::NoOp => None,
-                    _ => Some(plan.windowed().map_err(query_problem)?),
-                },
-                typed: false,
-                decision,
-                bytes_read: 0,
-            },
-            None => {
-                let rules = incremental::Rules {
-                    base_is_exact: gathered.base_is_exact,
-                    at_any_cost: matches!(
-                        policy,
-                        RefreshPolicy::Incremental | RefreshPolicy::IncrementalStrict
-                    ),
-                    only: self
-                        .project
-                        .setting("windrow.technique")
-                        .and_then(Technique::of_word),
-                };
-                match incremental::choose(plan, gathered.changed, rules).await {
-                    Ok(chosen) => {
-                        considered = chosen.considered;
-                        Work {
-                            rows: chosen.rows,
-                            typed: chosen.typed,
-                            decision: chosen.decision,
-                            bytes_read: chosen.bytes_read,
-                        }
-                    }
-                    // What can't be told is computed.
-                    Err(error) => {
-                        let (_, message) = words_of(&error);
-                        tracing::debug!(%message, flow = flow.name, "the change could not be told");
-                        plan.scope = Scope::default();
-                        considered = incremental::not_told(&message);
-                        Work {
-                            rows: Some(plan.windowed().map_err(query_problem)?),
-                            typed: false,
-                            decision: decision_for(vec![FallbackReason::PlanNotIncrementalizable]),
-                            bytes_read: 0,
-                        }
-                    }
-                }
-            }
-        };
-        if policy == RefreshPolicy::IncrementalStrict {
-            check_strict(&flow.name, &work.decision.reasons)?;
-        }
-        Ok(Prepared {
-            state,
-            filters,
-            work,
-            considered,
-        })
-    }
-
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
         let prepared = self.prepare(plan).await?;
         let mut report = self.blank(index, FlowStatus::Planned, None);
@@ -903,42 +799,6 @@ struct Attempt {
     /// The target as it is by now, when it has moved on since the update began.
     newer: Option<Table>,
     again: u32,
-}
-
-/// Under the strict policy a flow is not recomputed for want of a technique. The first computation
-/// and one that was asked for are no such case.
-fn check_strict(flow: &str, reasons: &[FallbackReason]) -> Result<(), Problem> {
-    let unwanted: Vec<&str> = reasons
-        .iter()
-        .filter(|r| {
-            !matches!(
-                r,
-                FallbackReason::ChangeSetMissing | FallbackReason::FullRefreshRequested
-            )
-        })
-        .map(|r| r.word())
-        .collect();
-    if unwanted.is_empty() || reasons.contains(&FallbackReason::ChangeSetMissing) {
-        return Ok(());
-    }
-    Err(Problem {
-        code: "INCREMENTAL_REFRESH_NOT_POSSIBLE".into(),
-        message: format!(
-            "flow `{flow}` has the refresh policy INCREMENTAL STRICT and can't be refreshed incrementally: {}",
-            unwanted.join(", ")
-        ),
-        help: Some(
-            "`windrow plan` shows what stands against it; run a full refresh, or choose the policy AUTO"
-                .into(),
-        ),
-    })
-}
-
-struct Prepared {
-    state: Option<FlowState>,
-    filters: ScanFilters,
-    work: Work,
-    considered: Vec<Considered>,
 }
 
 /// Flows of other kinds are refused by name when the project is read.

@@ -190,6 +190,9 @@ impl Growth<'_> {
             (None, Some(right)) if one_by_one(false) => {
                 Ok(Some(with(join.left.as_ref().clone(), right)?))
             }
+            (Some(_), Some(_)) if self.changed.iter().any(|c| c.rearranged) => {
+                shape("both sides of a join grew, and files were rearranged meanwhile")
+            }
             (Some(left), Some(right)) if join.join_type == JoinType::Inner => {
                 // New rows meet all of the other side; old ones of the left meet the new of the right.
                 let first = with(left, join.right.as_ref().clone())?;

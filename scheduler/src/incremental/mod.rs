@@ -15,7 +15,7 @@ mod touched;
 use std::collections::BTreeSet;
 
 use datafusion::common::{Column, DataFusionError, Result};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
 
@@ -23,21 +23,23 @@ use crate::facts::ChangedSource;
 use crate::flow::{FlowPlan, Scope};
 use crate::removal::RemovalPlanner;
 use crate::report::{Considered, Issue};
-use touched::Touched;
+use touched::{Part, Touched};
 
 /// An incremental plan is only refused for its cost when it would read more than this.
 const REFUSABLE_BYTES: u64 = 64 << 20;
 
 /// What the user and the state allow.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The window holds exactly what the sources gave at the last refresh, so that rows may be added
     /// to what is there.
     pub base_is_exact: bool,
     /// Cost is no reason to compute the window as a whole.
     pub at_any_cost: bool,
-    /// Only this technique is taken where it applies: for measurements.
-    pub only: Option<Technique>,
+    /// What of the window the last refresh did not cover; it is computed in any case.
+    pub uncovered: Option<Expr>,
+    /// Only these techniques are taken, where they apply; empty for all. For measurements.
+    pub only: Vec<Technique>,
 }
 
 /// A chosen technique with the rows that it stages.
@@ -125,7 +127,7 @@ struct Choice<'a> {
 
 impl Choice<'_> {
     fn wants(&self, technique: Technique) -> bool {
-        self.rules.only.is_none_or(|t| t == technique)
+        self.rules.only.is_empty() || self.rules.only.contains(&technique)
     }
 
     fn refuse(&mut self, technique: Technique, words: impl Into<String>) {
@@ -144,9 +146,17 @@ impl Choice<'_> {
     async fn gather(&mut self, plan: &mut FlowPlan, optimized: &LogicalPlan) -> Result<Found> {
         const BASE: &str =
             "an override wrote to the target since the last refresh; rows may be there already";
-        if !self.rules.base_is_exact {
-            self.refuse(Technique::AppendOnly, BASE);
-            self.refuse(Technique::GroupAggregate, BASE);
+        const GROWN: &str = "the window takes in rows that the last one left out";
+        let unfit = if self.rules.uncovered.is_some() {
+            Some(GROWN)
+        } else if !self.rules.base_is_exact {
+            Some(BASE)
+        } else {
+            None
+        };
+        if let Some(why) = unfit {
+            self.refuse(Technique::AppendOnly, why);
+            self.refuse(Technique::GroupAggregate, why);
         } else {
             if self.wants(Technique::AppendOnly) {
                 match appended::gained(optimized, self.changed, &plan.bound.log)? {
@@ -175,33 +185,50 @@ impl Choice<'_> {
         if !self.candidates.is_empty() {
             return Ok(Found::Something);
         }
-        match touched::find(plan, optimized, self.changed).await? {
+        let parts = match touched::find(plan, optimized, self.changed).await? {
             Touched::Nothing { bytes_read } => {
                 self.bytes_read += bytes_read;
-                return Ok(Found::Nothing);
+                if self.rules.uncovered.is_none() {
+                    return Ok(Found::Nothing);
+                }
+                vec![Part {
+                    condition: lit(false),
+                    keys: None,
+                }]
             }
             Touched::Anything { bytes_read, why } => {
                 self.bytes_read += bytes_read;
                 self.refuse(fine_technique(optimized), why.clone());
                 self.refuse(Technique::PartitionOverwrite, why);
+                return Ok(Found::Something);
             }
             Touched::Parts { bytes_read, parts } => {
                 self.bytes_read += bytes_read;
-                for part in parts {
-                    let technique = if part.keys.is_some() {
-                        fine_technique(optimized)
-                    } else {
-                        Technique::PartitionOverwrite
-                    };
-                    if !self.wants(technique) {
-                        continue;
-                    }
-                    let before = std::mem::replace(&mut plan.scope, part);
-                    let rows = plan.windowed();
-                    let scope = std::mem::replace(&mut plan.scope, before);
-                    self.candidate(plan, technique, scope, rows?, false).await?;
-                }
+                parts
             }
+        };
+        for part in parts {
+            // Beside a range that is new to the window, the keys' bounds are as good as the keys.
+            let (condition, keys) = match &self.rules.uncovered {
+                Some(uncovered) => (part.condition.or(uncovered.clone()), None),
+                None => (part.condition, part.keys),
+            };
+            let technique = if keys.is_some() {
+                fine_technique(optimized)
+            } else {
+                Technique::PartitionOverwrite
+            };
+            if !self.wants(technique) {
+                continue;
+            }
+            let scope = Scope {
+                keys,
+                ..plan.part(condition)?
+            };
+            let before = std::mem::replace(&mut plan.scope, scope);
+            let rows = plan.windowed();
+            let scope = std::mem::replace(&mut plan.scope, before);
+            self.candidate(plan, technique, scope, rows?, false).await?;
         }
         Ok(Found::Something)
     }
@@ -291,23 +318,32 @@ impl Choice<'_> {
     async fn conclude(mut self, plan: &mut FlowPlan) -> Result<Chosen> {
         let whole = plan.windowed()?;
         let full = cost(plan, &Scope::default(), &whole, false).await?;
-        let mut reasons = Vec::new();
+        let grown: Vec<FallbackReason> = self
+            .rules
+            .uncovered
+            .iter()
+            .map(|_| FallbackReason::UnsupportedReplaceWherePredicate)
+            .collect();
+        let mut reasons = grown.clone();
         let best = (0..self.candidates.len()).min_by_key(|i| self.candidates[*i].cost.total());
         let best = match best.map(|i| self.candidates.swap_remove(i)) {
             None => {
-                reasons.push(if plan.pinned.is_some() {
+                let reason = if plan.pinned.is_some() {
                     FallbackReason::UnsupportedReplaceWherePredicate
                 } else {
                     FallbackReason::PlanNotIncrementalizable
-                });
+                };
+                if !reasons.contains(&reason) {
+                    reasons.push(reason);
+                }
                 None
             }
             Some(best) => {
                 let dearer = best.cost.total() > full.total()
                     && best.cost.read > REFUSABLE_BYTES
                     && !self.rules.at_any_cost
-                    && self.rules.only.is_none();
-                let unwanted = self.rules.only == Some(Technique::CompleteRecompute);
+                    && self.rules.only.is_empty();
+                let unwanted = self.rules.only == [Technique::CompleteRecompute];
                 if dearer || unwanted {
                     reasons.push(FallbackReason::IncrementalPlanRejectedByCostModel);
                     None
@@ -322,7 +358,7 @@ impl Choice<'_> {
         let decision = match &best {
             Some(best) => Decision {
                 technique: best.technique,
-                reasons: Vec::new(),
+                reasons: grown,
             },
             None => decision_for(reasons),
         };
@@ -397,6 +433,7 @@ fn by_table(changed: Vec<ChangedSource>) -> Vec<ChangedSource> {
         match tables.iter_mut().find(|t| *t.table.location().url() == url) {
             None => tables.push(source),
             Some(known) => {
+                known.rearranged |= source.rearranged;
                 for file in source.added {
                     if !known.added.contains(&file) {
                         known.added.push(file);

@@ -16,7 +16,7 @@ use super::affected::{Affected, Differ};
 use super::keys::{Keys, can_be_key, listed};
 use super::telling_columns;
 use crate::facts::ChangedSource;
-use crate::flow::{FlowPlan, Scope};
+use crate::flow::FlowPlan;
 
 /// Keys beyond this are not held; coarser parts are looked for then.
 const MOST_KEYS: usize = 200_000;
@@ -107,15 +107,15 @@ pub async fn find(
     let mut parts = Vec::new();
     let slices = slice_columns(plan, &known);
     match &keys {
-        Some(keys) => parts.extend(by_values_of_keys(plan, keys, &slices)?),
+        Some(keys) => parts.extend(by_values_of_keys(keys, &slices)?),
         None => {
             for (name, column) in &slices {
                 let (part, read) = by_column(plan, &affected.plan, name, column).await?;
                 bytes_read += read;
                 match part {
-                    Column1::Nothing => return Ok(Touched::Nothing { bytes_read }),
-                    Column1::Part(part) => parts.push(part),
-                    Column1::Unknown => {}
+                    OfColumn::Nothing => return Ok(Touched::Nothing { bytes_read }),
+                    OfColumn::Part(part) => parts.push(part),
+                    OfColumn::Unknown => {}
                 }
             }
         }
@@ -128,9 +128,9 @@ pub async fn find(
                 .is_ok_and(|i| plain.get(i).copied().unwrap_or(false))
         };
         let bounds = keys.bounds(usable)?;
-        parts.push(Scope {
+        parts.push(Part {
+            condition: bounds,
             keys: Some(keys),
-            ..plan.part(bounds)?
         });
     }
     Ok(if parts.is_empty() {
@@ -206,11 +206,7 @@ pub async fn collect_keys(
 }
 
 /// The part of the window with the keys' values in the column that has the fewest of them.
-fn by_values_of_keys(
-    plan: &FlowPlan,
-    keys: &Keys,
-    slices: &[(String, Column)],
-) -> Result<Option<Scope>> {
+fn by_values_of_keys(keys: &Keys, slices: &[(String, Column)]) -> Result<Option<Part>> {
     let mut best: Option<(&String, HashSet<ScalarValue>)> = None;
     for (name, _) in slices {
         if let Some(values) = keys.values(name, MOST_VALUES)?
@@ -219,16 +215,13 @@ fn by_values_of_keys(
             best = Some((name, values));
         }
     }
-    match best {
-        None => Ok(None),
-        Some((name, values)) => plan.part(among(name, values)).map(Some),
-    }
+    Ok(best.map(|(name, values)| Part::of(among(name, values))))
 }
 
 /// What one column tells of the touched rows.
-enum Column1 {
+enum OfColumn {
     Nothing,
-    Part(Scope),
+    Part(Part),
     Unknown,
 }
 
@@ -238,7 +231,7 @@ async fn by_column(
     relation: &LogicalPlan,
     name: &str,
     column: &Column,
-) -> Result<(Column1, u64)> {
+) -> Result<(OfColumn, u64)> {
     let state = &plan.bound.state;
     let own = || Expr::Column(column.clone());
     let distinct = LogicalPlanBuilder::from(relation.clone())
@@ -256,14 +249,14 @@ async fn by_column(
             }
         }
         return Ok(if values.is_empty() {
-            (Column1::Nothing, read)
+            (OfColumn::Nothing, read)
         } else {
-            (Column1::Part(plan.part(among(name, values))?), read)
+            (OfColumn::Part(Part::of(among(name, values))), read)
         });
     }
     let field = plan.target_schema.field_with_name(name)?;
     if !can_be_key(field.data_type()) || *field.data_type() == DataType::Boolean {
-        return Ok((Column1::Unknown, read));
+        return Ok((OfColumn::Unknown, read));
     }
     let nulls = datafusion::logical_expr::when(own().is_null(), lit(1i64)).end()?;
     let ends = LogicalPlanBuilder::from(relation.clone())
@@ -280,7 +273,7 @@ async fn by_column(
     read += taken(plan);
     let batches = local::collect(state, physical).await?;
     let Some(batch) = batches.iter().find(|b| b.num_rows() > 0) else {
-        return Ok((Column1::Unknown, read));
+        return Ok((OfColumn::Unknown, read));
     };
     let value = |i: usize| ScalarValue::try_from_array(batch.column(i), 0);
     let (low, high, nulls) = (value(0)?, value(1)?, value(2)?);
@@ -289,7 +282,7 @@ async fn by_column(
     if nulls != ScalarValue::Int64(Some(0)) {
         condition = condition.or(target().is_null());
     }
-    Ok((Column1::Part(plan.part(condition)?), read))
+    Ok((OfColumn::Part(Part::of(condition)), read))
 }
 
 /// `column` has one of the values, null among them or not.
