@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use super::cast::{Exact, divide_half_up, format_decimal, power_of_ten};
+use super::exact_groups::ExactGroups;
 use super::types;
 
 /// Digits that a sum has more than its summands.
@@ -43,7 +44,7 @@ pub(super) fn functions() -> Vec<AggregateUDF> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+pub(super) enum Kind {
     Sum,
     Avg,
     Median,
@@ -216,11 +217,7 @@ impl AggregateUDFImpl for Aggregate {
                 sums: vec![],
                 counts: vec![],
             }),
-            _ => Box::new(ExactGroups {
-                finish,
-                sums: vec![],
-                counts: vec![],
-            }),
+            _ => Box::new(ExactGroups::new(finish)),
         })
     }
 }
@@ -247,10 +244,10 @@ fn sum_type(input: &DataType) -> DataType {
 
 /// How a sum and a count become the result.
 #[derive(Debug, Clone)]
-struct Finish {
-    kind: Kind,
-    scale: i8,
-    result: DataType,
+pub(super) struct Finish {
+    pub kind: Kind,
+    pub scale: i8,
+    pub result: DataType,
 }
 
 impl Finish {
@@ -263,7 +260,7 @@ impl Finish {
     }
 
     /// The unscaled result; an error if it does not fit.
-    fn exact(&self, sum: i256, count: i64) -> Result<Option<i128>> {
+    pub(super) fn exact(&self, sum: i256, count: i64) -> Result<Option<i128>> {
         if count == 0 {
             return Ok(None);
         }
@@ -428,7 +425,7 @@ impl Accumulator for Total {
 }
 
 /// A partial sum as it is handed on, where it must fit a decimal.
-fn state_value(sum: i256, count: i64, finish: &Finish) -> Result<Option<i128>> {
+pub(super) fn state_value(sum: i256, count: i64, finish: &Finish) -> Result<Option<i128>> {
     if count == 0 {
         return Ok(None);
     }
@@ -543,13 +540,6 @@ impl Accumulator for Sliding {
     }
 }
 
-/// Sums of integers or decimals by group.
-struct ExactGroups {
-    finish: Finish,
-    sums: Vec<i256>,
-    counts: Vec<i64>,
-}
-
 /// Sums of floats by group.
 struct FloatGroups {
     finish: Finish,
@@ -558,7 +548,7 @@ struct FloatGroups {
 }
 
 /// The rows that count: not null, and let through by the filter.
-fn for_each_row(
+pub(super) fn for_each_row(
     rows: usize,
     valid: impl Fn(usize) -> bool,
     groups: &[usize],
@@ -581,106 +571,6 @@ fn passing<V>(
     values.enumerate().map(move |(row, value)| {
         value.filter(|_| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row)))
     })
-}
-
-impl GroupsAccumulator for ExactGroups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> Result<()> {
-        self.sums.resize(total, i256::ZERO);
-        self.counts.resize(total, 0);
-        let values = exact_values(&values[0])?;
-        for_each_row(
-            values.len(),
-            |row| values.is_valid(row),
-            groups,
-            filter,
-            |row, group| {
-                self.sums[group] =
-                    self.sums[group].wrapping_add(i256::from_i128(values.value(row)));
-                self.counts[group] += 1;
-            },
-        );
-        Ok(())
-    }
-
-    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let results = sums
-            .into_iter()
-            .zip(counts)
-            .map(|(sum, count)| self.finish.exact(sum, count));
-        let results = results.collect::<Result<Decimal128Array>>()?;
-        Ok(match self.finish.result {
-            DataType::Decimal128(precision, scale) => {
-                Arc::new(results.with_precision_and_scale(precision, scale)?)
-            }
-            _ => {
-                let narrowed = results
-                    .iter()
-                    .map(|v| v.and_then(|v| i64::try_from(v).ok()));
-                Arc::new(narrowed.collect::<Int64Array>())
-            }
-        })
-    }
-
-    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let states = sums
-            .into_iter()
-            .zip(&counts)
-            .map(|(sum, count)| state_value(sum, *count, &self.finish));
-        let states = states.collect::<Result<Decimal128Array>>()?;
-        let states = states.with_precision_and_scale(types::MAX_PRECISION, self.finish.scale)?;
-        Ok(vec![Arc::new(states), Arc::new(Int64Array::from(counts))])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.sums.resize(total, i256::ZERO);
-        self.counts.resize(total, 0);
-        let sums = states[0].as_primitive::<Decimal128Type>();
-        let counts = states[1].as_primitive::<Int64Type>();
-        for_each_row(
-            sums.len(),
-            |row| sums.is_valid(row),
-            groups,
-            None,
-            |row, group| {
-                self.sums[group] = self.sums[group].wrapping_add(i256::from_i128(sums.value(row)));
-                self.counts[group] += counts.value(row);
-            },
-        );
-        Ok(())
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        let values = exact_values(&values[0])?;
-        let sums: Decimal128Array = passing(values.iter(), filter).collect();
-        let counts: Int64Array = sums
-            .iter()
-            .map(|value| Some(i64::from(value.is_some())))
-            .collect();
-        let sums = sums.with_precision_and_scale(types::MAX_PRECISION, self.finish.scale)?;
-        Ok(vec![Arc::new(sums), Arc::new(counts)])
-    }
-
-    fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<i256>() + self.counts.capacity() * size_of::<i64>()
-    }
 }
 
 impl GroupsAccumulator for FloatGroups {
