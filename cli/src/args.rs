@@ -114,6 +114,9 @@ pub struct VacuumArgs {
     /// Only tell what would be removed
     #[arg(long)]
     pub dry_run: bool,
+    /// Go on even though an update that runs is older than the retention, and may lose its new files
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,8 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anstream::{eprintln, println};
+use chrono::Utc;
 use serde_json::json;
 use windrow_delta::{Location, Table, TableError, vacuum};
+use windrow_flows::fault::Fault;
 use windrow_scheduler::config::PipelineConfig;
 use windrow_scheduler::events;
 use windrow_scheduler::project::Project;
@@ -13,6 +15,9 @@ use windrow_scheduler::project::Project;
 use crate::args::{Output, VacuumArgs};
 use crate::text;
 use crate::update::{FAILED, load, refuse};
+
+/// Allowed for between the clocks of machines and the store.
+const CLOCKS: Duration = Duration::from_secs(300);
 
 pub async fn run(args: &VacuumArgs) -> ExitCode {
     let config = match load(&args.pipeline) {
@@ -25,7 +30,14 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
             );
         }
     };
-    let locations = match locations(config) {
+    let retention = Duration::from_secs(args.retention_hours.saturating_mul(3600));
+    let guarded = async {
+        if !args.force && !args.dry_run {
+            refuse_while_running(&config, retention).await?;
+        }
+        locations(config)
+    };
+    let locations = match guarded.await {
         Ok(locations) => locations,
         Err(faults) => {
             return refuse(
@@ -35,7 +47,6 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
             );
         }
     };
-    let retention = Duration::from_secs(args.retention_hours.saturating_mul(3600));
     let mut tables = Vec::new();
     let mut failed = false;
     for (name, location) in locations {
@@ -73,15 +84,44 @@ pub async fn run(args: &VacuumArgs) -> ExitCode {
     }
 }
 
-fn locations(
-    config: PipelineConfig,
-) -> Result<Vec<(String, Location)>, Vec<windrow_flows::fault::Fault>> {
+/// Files of an update under way have no commit yet: a retention below its age would take them.
+async fn refuse_while_running(
+    config: &PipelineConfig,
+    retention: Duration,
+) -> Result<(), Vec<Fault>> {
+    let running = events::running(&config.storage, &config.store_options)
+        .await
+        .map_err(|e| vec![Fault::new(e.code(), e.to_string())])?;
+    let Some(oldest) = running.first() else {
+        return Ok(());
+    };
+    let age = (Utc::now() - oldest.started).to_std().unwrap_or_default();
+    // A clock that is a little off must not decide.
+    if age + CLOCKS < retention {
+        return Ok(());
+    }
+    Err(vec![
+        Fault::new(
+            "VACUUM_UPDATE_RUNNING",
+            format!(
+                "update {} of pipeline {} has been running for {} minutes; a retention of {} hours could take its new files",
+                oldest.id,
+                oldest.pipeline,
+                age.as_secs() / 60,
+                retention.as_secs() / 3600
+            ),
+        )
+        .help("wait for its end, give a longer --retention-hours, or, if it is surely dead, --force"),
+    ])
+}
+
+fn locations(config: PipelineConfig) -> Result<Vec<(String, Location)>, Vec<Fault>> {
     let (project, faults) = Project::read(config);
     if !faults.is_empty() {
         return Err(faults);
     }
     let options = &project.config.store_options;
-    let opened = |e: TableError| vec![windrow_flows::fault::Fault::new(e.code(), e.to_string())];
+    let opened = |e: TableError| vec![Fault::new(e.code(), e.to_string())];
     let mut found = Vec::new();
     for table in &project.tables {
         found.push((

@@ -19,6 +19,11 @@ pub struct CommitChanges {
     pub added: Vec<DataFile>,
     /// Files that were removed with `dataChange`.
     pub removed: Vec<DataFile>,
+    /// Files that were added or removed by a mere rearrangement.
+    pub moved_in: Vec<DataFile>,
+    pub moved_out: Vec<DataFile>,
+    /// Applications whose transactions the commit counts.
+    pub app_ids: Vec<String>,
     /// Whether the commit carries a new protocol or new metadata.
     pub metadata_changed: bool,
     /// Windrow's part of the commit info, when Windrow made the commit.
@@ -40,12 +45,20 @@ pub async fn between(
 ) -> Result<Option<Vec<CommitChanges>>, TableError> {
     let mut commits = Vec::new();
     for version in from + 1..=to {
-        match commit::read(location, version).await? {
+        match at(location, version).await? {
             None => return Ok(None),
-            Some(entry) => commits.push(parse(location, version, &entry)?),
+            Some(commit) => commits.push(commit),
         }
     }
     Ok(Some(commits))
+}
+
+/// The commit that made `version`, or `None` when the log has no such entry.
+pub async fn at(location: &Location, version: i64) -> Result<Option<CommitChanges>, TableError> {
+    match commit::read(location, version).await? {
+        None => Ok(None),
+        Some(entry) => parse(location, version, &entry).map(Some),
+    }
 }
 
 fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChanges, TableError> {
@@ -53,6 +66,9 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
         version,
         added: Vec::new(),
         removed: Vec::new(),
+        moved_in: Vec::new(),
+        moved_out: Vec::new(),
+        app_ids: Vec::new(),
         metadata_changed: false,
         windrow: None,
     };
@@ -71,6 +87,12 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
         match kind.as_str() {
             "add" if data_change => changes.added.push(file(body)),
             "remove" if data_change => changes.removed.push(file(body)),
+            "add" => changes.moved_in.push(file(body)),
+            "remove" => changes.moved_out.push(file(body)),
+            "txn" => {
+                let app_id = body.get("appId").and_then(Value::as_str);
+                changes.app_ids.extend(app_id.map(str::to_string));
+            }
             "metaData" | "protocol" => changes.metadata_changed = true,
             "commitInfo" => changes.windrow = body.get("windrow").cloned(),
             _ => {}

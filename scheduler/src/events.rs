@@ -15,7 +15,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::session_state::SessionState;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
@@ -323,6 +323,13 @@ fn notes(storage: &Url, options: &StoreOptions) -> Result<Location, TableError> 
 }
 
 /// Leaves the note, before the first commit of an update.
+///
+/// On the way it finds out whether the store keeps its word about "only if there is none yet", on
+/// which every commit rests: the note is put a second time, which must be refused. A store that takes
+/// it (old S3 servers ignore the header) would let two writers both believe in their version.
+///
+/// # Errors
+/// `STORE_WITHOUT_CONDITIONAL_PUT`, or what the store says.
 pub async fn leave_note(
     storage: &Url,
     options: &StoreOptions,
@@ -333,18 +340,111 @@ pub async fn leave_note(
         url: location.shown(),
         reason: e.to_string(),
     })?;
-    location
-        .store()
-        .put(
-            &Path::from(format!("{}.json", pending.update_id)),
-            PutPayload::from(body),
-        )
-        .await
-        .map(|_| ())
-        .map_err(|source| TableError::Storage {
-            url: location.shown(),
-            source,
+    let path = Path::from(format!("{}.json", pending.update_id));
+    let put = || async {
+        location
+            .store()
+            .put_opts(
+                &path,
+                PutPayload::from(body.clone()),
+                PutOptions::from(PutMode::Create),
+            )
+            .await
+    };
+    let failed = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
+    let unsafe_store = || {
+        TableError::Refused {
+        code: "STORE_WITHOUT_CONDITIONAL_PUT",
+        url: location.shown(),
+        reason: "the store takes an object that is there already although it was told not to \
+                 (PUT with If-None-Match: *); two writers could lose each other's commits, so nothing is written here. \
+                 Use a store or a newer server that has conditional writes"
+            .into(),
+    }
+    };
+    match put().await {
+        // The name is this update's alone: what is there is our own put, whose answer was lost.
+        Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
+        Err(
+            object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
+        ) => {
+            return Err(unsafe_store());
+        }
+        Err(source) => return Err(failed(source)),
+    }
+    if storage.scheme() == "file" {
+        return Ok(());
+    }
+    match put().await {
+        Err(
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
+        ) => Ok(()),
+        Ok(_) => {
+            take_note(storage, options, &pending.update_id).await?;
+            Err(unsafe_store())
+        }
+        Err(source) => Err(failed(source)),
+    }
+}
+
+/// An update that is under way on this storage, as far as can be known.
+#[derive(Debug, Clone)]
+pub struct RunningUpdate {
+    pub id: String,
+    pub pipeline: String,
+    pub started: DateTime<Utc>,
+}
+
+/// The updates under way, the oldest first.
+pub async fn running(
+    storage: &Url,
+    options: &StoreOptions,
+) -> Result<Vec<RunningUpdate>, TableError> {
+    let mut found: Vec<RunningUpdate> = read_notes(storage, options)
+        .await?
+        .into_iter()
+        .filter(Pending::is_running)
+        .map(|p| RunningUpdate {
+            id: p.update_id,
+            pipeline: p.pipeline,
+            started: p.started,
         })
+        .collect();
+    found.sort_by_key(|u| u.started);
+    Ok(found)
+}
+
+async fn read_notes(storage: &Url, options: &StoreOptions) -> Result<Vec<Pending>, TableError> {
+    let location = notes(storage, options)?;
+    let store = location.store();
+    let failed = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
+    let found: Vec<Path> = match store.list(None).map_ok(|m| m.location).try_collect().await {
+        Ok(found) => found,
+        Err(object_store::Error::NotFound { .. }) => Vec::new(),
+        Err(source) => return Err(failed(source)),
+    };
+    let mut notes = Vec::new();
+    for path in found {
+        let bytes = match store.get(&path).await {
+            Ok(got) => got.bytes().await,
+            Err(object_store::Error::NotFound { .. }) => continue,
+            Err(e) => Err(e),
+        }
+        .map_err(failed)?;
+        match serde_json::from_slice::<Pending>(&bytes) {
+            Ok(pending) => notes.push(pending),
+            Err(_) => {
+                tracing::warn!(%path, "a note about an update can't be read and is left alone");
+            }
+        }
+    }
+    Ok(notes)
 }
 
 /// Takes the note away, after the events are written.
@@ -373,33 +473,8 @@ pub async fn recover(
     storage: &Url,
     options: &StoreOptions,
 ) -> Result<Vec<String>, TableError> {
-    let location = notes(storage, options)?;
-    let store = location.store();
-    let found: Vec<Path> = match store.list(None).map_ok(|m| m.location).try_collect().await {
-        Ok(found) => found,
-        Err(object_store::Error::NotFound { .. }) => Vec::new(),
-        Err(source) => {
-            return Err(TableError::Storage {
-                url: location.shown(),
-                source,
-            });
-        }
-    };
     let mut recovered = Vec::new();
-    for path in found {
-        let bytes = match store.get(&path).await {
-            Ok(got) => got.bytes().await,
-            Err(object_store::Error::NotFound { .. }) => continue,
-            Err(e) => Err(e),
-        }
-        .map_err(|source| TableError::Storage {
-            url: location.shown(),
-            source,
-        })?;
-        let Ok(pending) = serde_json::from_slice::<Pending>(&bytes) else {
-            tracing::warn!(%path, "a note about an update can't be read and is left alone");
-            continue;
-        };
+    for pending in read_notes(storage, options).await? {
         if pending.is_running() {
             continue;
         }

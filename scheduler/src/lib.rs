@@ -14,6 +14,7 @@ mod failpoint;
 mod flow;
 mod predicate;
 pub mod project;
+mod rebase;
 mod references;
 mod removal;
 pub mod report;

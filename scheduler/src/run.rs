@@ -1,6 +1,8 @@
 //! Running one planned flow: stage the window's rows, plan the removal, commit both as one version.
 //!
-//! A conflict plans the removal again against the newer version; the query is not run again. Staged
+//! After a conflict the commit moves past commits that have nothing to do with the window (`rebase`).
+//! Otherwise a refresh of the whole window plans its removal again, without running the query again; any
+//! other technique rests on what the target held, so the flow is planned anew. Staged
 //! files of a flow that fails are removed, those of a process that died are found by `vacuum`.
 
 use std::sync::Arc;
@@ -32,11 +34,14 @@ use crate::facts::{self, short_fingerprint};
 use crate::failpoint;
 use crate::flow::{FlowPlan, KIND, OWNER, ScanFilters, kind_word, planned, source_reports};
 use crate::project::{Project, ProjectTable};
+use crate::rebase;
 use crate::removal::{Removal, RemovalPlanner, kept_rows};
 use crate::report::{FlowMetrics, Problem, SourceReport};
 
-/// How often a commit is tried against newer versions before the flow gives up.
+/// How often a removal is planned against newer versions before the flow gives up.
 const COMMIT_TRIES: u32 = 40;
+/// How often a commit is moved past others in a row before it counts as one of these tries.
+const MOVES: u32 = 200;
 
 /// What running a flow needs from the update.
 pub struct RunContext<'a> {
@@ -64,6 +69,9 @@ pub enum Stopped {
     Failed(Problem),
     /// A join may not fit into memory; the flow must be planned again with joins that spill.
     NeedsSpillingJoins,
+    /// Others changed the window, which the technique did not expect: the flow must be planned
+    /// again, on this newer version.
+    WindowChanged(Box<Table>),
 }
 
 impl From<TableError> for Stopped {
@@ -208,29 +216,6 @@ async fn stage_and_commit(
                 files
             }
         };
-        let version = target.as_ref().map_or(0, |t| t.version() + 1);
-        let new_state = next_state(
-            context,
-            plan,
-            state.as_ref(),
-            expected,
-            &run_id,
-            flow_name,
-            version,
-        );
-        let staged_state = new_state.stage(&stager.location).await?;
-        failpoint::reached("before_commit");
-        let commit = commit_of(
-            context,
-            plan,
-            work,
-            target.as_ref(),
-            &removal,
-            &kept,
-            stager,
-            &new_state,
-            &staged_state,
-        )?;
         metrics.num_deleted_rows = removal.deleted_rows;
         metrics.num_copied_rows = removal.copied_rows;
         metrics.num_files_added = (stager.files.len() + kept.len()) as u64;
@@ -241,37 +226,72 @@ async fn stage_and_commit(
             .chain(&kept)
             .map(|f| f.bytes.unsigned_abs())
             .sum();
-        match commit.attempt(&stager.location, version).await? {
-            Outcome::Committed => {
-                failpoint::reached("after_commit");
-                stager.forget_all_but(&kept).await;
-                let table = match &target {
-                    // Only the new entries of the log are read.
-                    Some(target) => target.refreshed().await?,
-                    None => Table::open_existing(&stager.location, None).await?,
-                };
-                new_state.forget_older(&stager.location).await;
-                if table.version() == version {
-                    checkpoint_if_due(&table).await;
-                } else {
-                    let ours = Table::open_existing(&stager.location, Some(version)).await?;
-                    checkpoint_if_due(&ours).await;
+        let mut version = target.as_ref().map_or(0, |t| t.version() + 1);
+        for _ in 0..MOVES {
+            let new_state = next_state(
+                context,
+                plan,
+                state.as_ref(),
+                expected,
+                &run_id,
+                flow_name,
+                version,
+            );
+            let staged_state = new_state.stage(&stager.location).await?;
+            failpoint::reached("before_commit");
+            let commit = commit_of(
+                context,
+                plan,
+                work,
+                target.as_ref(),
+                &removal,
+                &kept,
+                stager,
+                &new_state,
+                &staged_state,
+            )?;
+            match commit.attempt(&stager.location, version).await? {
+                Outcome::Committed => {
+                    failpoint::reached("after_commit");
+                    stager.forget_all_but(&kept).await;
+                    let table = match &target {
+                        // Only the new entries of the log are read.
+                        Some(target) => target.refreshed().await?,
+                        None => Table::open_existing(&stager.location, None).await?,
+                    };
+                    new_state.forget_older(&stager.location).await;
+                    if table.version() == version {
+                        checkpoint_if_due(&table).await;
+                    } else {
+                        let ours = Table::open_existing(&stager.location, Some(version)).await?;
+                        checkpoint_if_due(&ours).await;
+                    }
+                    return Ok(Done {
+                        table,
+                        version,
+                        committed: true,
+                        metrics,
+                        sources,
+                    });
                 }
-                return Ok(Done {
-                    table,
-                    version,
-                    committed: true,
-                    metrics,
-                    sources,
-                });
-            }
-            Outcome::Conflict => {
-                let newer = Table::open_existing(&stager.location, None).await?;
-                check_unchanged(context, target.as_ref(), &newer, flow_name, expected).await?;
-                target = Some(newer);
-                tokio::time::sleep(Duration::from_millis(20 * u64::from(attempt.min(20)))).await;
+                Outcome::Conflict => {
+                    match rebase::past(plan, flow_name, target.as_ref(), version).await? {
+                        Some(next) => version = next,
+                        None => break,
+                    }
+                }
             }
         }
+        let newer = match &target {
+            Some(target) => target.refreshed().await?,
+            None => Table::open_existing(&stager.location, None).await?,
+        };
+        check_unchanged(context, target.as_ref(), &newer, flow_name, expected).await?;
+        if work.decision.technique != Technique::CompleteRecompute {
+            return Err(Stopped::WindowChanged(Box::new(newer)));
+        }
+        target = Some(newer);
+        tokio::time::sleep(Duration::from_millis(20 * u64::from(attempt.min(20)))).await;
     }
     Err(Stopped::Failed(Problem {
         code: "COMMIT_CONFLICTS".into(),

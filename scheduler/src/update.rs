@@ -233,7 +233,7 @@ impl Update {
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
     ) -> Result<FlowPlan, Vec<Fault>> {
-        self.inner.plan(index, upstream, false).await
+        self.inner.plan(index, upstream, &Attempt::default()).await
     }
 
     pub fn id(&self) -> &str {
@@ -600,7 +600,7 @@ impl Inner {
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
-        spilling_joins: bool,
+        attempt: &Attempt,
     ) -> Result<FlowPlan, Vec<Fault>> {
         let context = FlowContext {
             project: &self.project,
@@ -610,8 +610,11 @@ impl Inner {
             upstream,
         };
         let mut request = self.requests.get(&index).cloned().unwrap_or_default();
-        request.spilling_joins = spilling_joins;
-        let existing = self.existing.get(&self.project.flows[index].table).cloned();
+        request.spilling_joins = attempt.spilling_joins;
+        let existing = match &attempt.newer {
+            Some(newer) => Some(newer.clone()),
+            None => self.existing.get(&self.project.flows[index].table).cloned(),
+        };
         plan_flow(&context, index, existing, &request).await
     }
 
@@ -751,7 +754,10 @@ impl Inner {
         upstream: &BTreeMap<usize, Upstream>,
     ) -> (FlowReport, Option<Table>) {
         let mut report = self.blank(index, FlowStatus::Failed, None);
-        match self.try_run(index, upstream, false, &mut report).await {
+        match self
+            .try_run(index, upstream, Attempt::default(), &mut report)
+            .await
+        {
             Ok(done) => {
                 report.status = FlowStatus::Completed;
                 report.slices.completed = report.slices.total;
@@ -787,38 +793,67 @@ impl Inner {
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
-        spilling_joins: bool,
+        mut attempt: Attempt,
         report: &mut FlowReport,
     ) -> Result<Done, Problem> {
-        let mut plan = self
-            .plan(index, upstream, spilling_joins)
-            .await
-            .map_err(first_problem)?;
-        let prepared = self.prepare(&mut plan).await?;
-        self.describe(&plan, &prepared, report);
-        if !spilling_joins {
-            self.record_planning(index, report);
-        }
-        let context = RunContext {
-            project: &self.project,
-            update_id: &self.id,
-            clock: self.clock,
-            partitions: self.engine.partitions(),
-            memory_limit: self.engine.memory_limit(),
-        };
-        let Prepared {
-            state,
-            filters,
-            work,
-        } = prepared;
-        match run_flow(&context, &plan, work, state, &filters, !spilling_joins).await {
-            Ok(done) => Ok(done),
-            Err(Stopped::Failed(problem)) => Err(problem),
-            Err(Stopped::NeedsSpillingJoins) => {
-                Box::pin(self.try_run(index, upstream, true, report)).await
+        loop {
+            let mut plan = self
+                .plan(index, upstream, &attempt)
+                .await
+                .map_err(first_problem)?;
+            let prepared = self.prepare(&mut plan).await?;
+            self.describe(&plan, &prepared, report);
+            if !attempt.spilling_joins {
+                self.record_planning(index, report);
+            }
+            let context = RunContext {
+                project: &self.project,
+                update_id: &self.id,
+                clock: self.clock,
+                partitions: self.engine.partitions(),
+                memory_limit: self.engine.memory_limit(),
+            };
+            let Prepared {
+                state,
+                filters,
+                work,
+            } = prepared;
+            let may_replan = !attempt.spilling_joins;
+            match run_flow(&context, &plan, work, state, &filters, may_replan).await {
+                Ok(done) => return Ok(done),
+                Err(Stopped::Failed(problem)) => return Err(problem),
+                Err(Stopped::NeedsSpillingJoins) => attempt.spilling_joins = true,
+                Err(Stopped::WindowChanged(newer)) => {
+                    attempt.again += 1;
+                    if attempt.again > PLANNED_AGAIN {
+                        return Err(Problem {
+                            code: "COMMIT_CONFLICTS".into(),
+                            message: format!(
+                                "rows of the window of {} were changed by others {PLANNED_AGAIN} times while this flow ran",
+                                report.location
+                            ),
+                            help: Some(
+                                "run the update again when the other writers are done".into(),
+                            ),
+                        });
+                    }
+                    attempt.newer = Some(*newer);
+                }
             }
         }
     }
+}
+
+/// How often a flow is planned anew because others changed its window meanwhile.
+const PLANNED_AGAIN: u32 = 5;
+
+/// What earlier tries at a flow have taught.
+#[derive(Default)]
+struct Attempt {
+    spilling_joins: bool,
+    /// The target as it is by now, when it has moved on since the update began.
+    newer: Option<Table>,
+    again: u32,
 }
 
 struct Prepared {

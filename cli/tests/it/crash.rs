@@ -344,3 +344,101 @@ fn killed_from_outside_at_any_moment() {
         )
     });
 }
+
+/// Data files are there before their commit. No vacuum may take those of an update under way.
+#[test]
+fn vacuum_while_an_update_holds_its_files() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let start = prepared(&scratch.path().join("start"), 50).await?;
+        let clean = twin(&start, &scratch.path().join("clean"))?;
+        clean.call("run", &NOW).await?.expect_exit(0)?;
+        let new = clean.lake.all_rows(&target("t")).await?;
+
+        let hold = scratch.path().join("hold");
+        std::fs::write(&hold, "").map_err(words)?;
+        let child = start.start(
+            "run",
+            &NOW,
+            &[
+                ("WINDROW_HOLD_AT", "after_stage"),
+                ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
+            ],
+        )?;
+        while orphans(&start).await? == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let refused = start.call("vacuum", &["--retention-hours", "0"]).await?;
+        if refused.exit != Some(2) || !refused.told().contains("VACUUM_UPDATE_RUNNING") {
+            return Err(format!("vacuum was not refused: {}", refused.told()));
+        }
+        start.call("vacuum", &[]).await?.expect_exit(0)?;
+        let (_, removed) = start
+            .lake
+            .open(&target("t"))
+            .await?
+            .vacuum()
+            .with_mode(deltalake::operations::vacuum::VacuumMode::Full)
+            .await
+            .map_err(words)?;
+        if !removed.files_deleted.is_empty() {
+            return Err(format!("another vacuum took {:?}", removed.files_deleted));
+        }
+        std::fs::remove_file(&hold).map_err(words)?;
+        crate::program::end(child).await?.expect_exit(0)?;
+        match cells::difference(&start.lake.all_rows(&target("t")).await?, &new) {
+            None => vacuumed(&start).await,
+            Some(difference) => Err(difference),
+        }
+    });
+}
+
+/// Files of the window that appear after an incremental refresh was planned are not what it was
+/// planned on: the window is computed anew, and what is outside it stays.
+#[test]
+fn the_window_changes_while_a_part_of_it_is_refreshed() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let start = prepared(&scratch.path().join("start"), 5).await?;
+        start.call("run", &NOW).await?.expect_exit(0)?;
+        let late = "SELECT DATE '2026-03-09' AS d, 3 AS k, 7 AS x";
+        append(&start, "src/s", late).await?;
+        let clean = twin(&start, &scratch.path().join("clean"))?;
+        clean.call("run", &NOW).await?.expect_exit(0)?;
+        let planned = start.call("plan", &NOW).await?.expect_exit(0)?.report()?;
+        if planned["flows"][0]["technique"] == "COMPLETE_RECOMPUTE" {
+            return Err(format!("not only a part is to be refreshed: {planned}"));
+        }
+        let mut expected = clean.lake.all_rows(&target("t")).await?;
+
+        let hold = scratch.path().join("hold");
+        std::fs::write(&hold, "").map_err(words)?;
+        let child = start.start(
+            "run",
+            &NOW,
+            &[
+                ("WINDROW_HOLD_AT", "before_commit"),
+                ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
+            ],
+        )?;
+        while orphans(&start).await? == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let foreign = "SELECT DATE '2026-03-07' AS d, 1 AS k, -5 AS x UNION ALL SELECT DATE '2026-01-07', 1, -6";
+        append(&start, &target("t"), foreign).await?;
+        std::fs::remove_file(&hold).map_err(words)?;
+        let done = crate::program::end(child).await?.expect_exit(0)?.report()?;
+        if done["flows"][0]["technique"] != "COMPLETE_RECOMPUTE" {
+            return Err(format!("not computed anew: {done}"));
+        }
+        expected.push(vec![
+            Some("2026-01-07".into()),
+            Some("1".into()),
+            Some("-6".into()),
+        ]);
+        match cells::difference(&start.lake.all_rows(&target("t")).await?, &expected) {
+            None => vacuumed(&start).await,
+            Some(difference) => Err(difference),
+        }
+    });
+}

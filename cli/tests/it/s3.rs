@@ -217,21 +217,28 @@ fn two_updates_at_once() {
     });
 }
 
-/// A foreign writer that commits all the time: its rows outside the window stay, each once; the
-/// update goes through.
+/// Ten foreign writers that commit all the time: their rows outside the window stay, each once, in
+/// versions without a gap; the updates go through.
 #[test]
-fn a_foreign_writer_in_between() {
-    const APPENDS: usize = 20;
+fn foreign_writers_in_between() {
+    const WRITERS: usize = 10;
+    const APPENDS: usize = 6;
     on_s3(async |server| {
         let folder = tempfile::tempdir().map_err(words)?;
         let pipeline = pipeline(&server, folder.path()).await?;
         pipeline.call("run", &[]).await?.expect_exit(0)?;
-        let writing = async {
+        let write = async |writer: usize| {
             for index in 0..APPENDS {
-                let rows = [row(&["2026-01-01", &index.to_string()])];
-                // This writer gives up when files went meanwhile; its user tries again.
+                let number = (writer * APPENDS + index).to_string();
+                let rows = [row(&["2026-01-01", &number])];
+                // This writer gives up when files went meanwhile, or after many conflicts; its user tries again.
                 while let Err(failure) = append(&pipeline, &target("t"), &rows).await {
-                    if !failure.contains("concurrent transaction") {
+                    let again = [
+                        "concurrent transaction",
+                        "Failed to commit transaction",
+                        "Max",
+                    ];
+                    if !again.iter().any(|words| failure.contains(words)) {
                         return Err(failure);
                     }
                 }
@@ -245,14 +252,97 @@ fn a_foreign_writer_in_between() {
             }
             Ok(())
         };
-        let (wrote, ran): (Outcome, Outcome) = tokio::join!(writing, running);
+        let writing = futures::future::try_join_all((0..WRITERS).map(write));
+        let (wrote, ran): (Outcome<Vec<()>>, Outcome) = tokio::join!(writing, running);
         wrote?;
         ran?;
         let mut expected: Vec<Vec<String>> = (5..=9)
             .map(|d| row(&[&format!("2026-03-0{d}"), "1"]))
             .collect();
         expected.extend((2..=4).map(|x| row(&["2026-03-09", &x.to_string()])));
-        expected.extend((0..APPENDS).map(|i| row(&["2026-01-01", &i.to_string()])));
-        expect_rows(&pipeline, &expected).await
+        expected.extend((0..WRITERS * APPENDS).map(|i| row(&["2026-01-01", &i.to_string()])));
+        expect_rows(&pipeline, &expected).await?;
+        // The first run, three more, and each append: that many versions and no more.
+        let versions = pipeline.lake.versions(&target("t")).await?;
+        let newest = versions.get(&target("t")).copied().unwrap_or(0);
+        let entries = pipeline
+            .lake
+            .objects(&format!("{}/_delta_log", target("t")))
+            .await?;
+        let entries = entries
+            .keys()
+            .filter(|path| path.ends_with(".json") && !path.contains("_staged"))
+            .count();
+        if (newest, entries) != (63, 64) {
+            return Err(format!("version {newest} after {entries} log entries"));
+        }
+        Ok(())
     });
+}
+
+/// A store that replaces what is there although it was told not to can't keep two writers apart.
+#[test]
+fn a_store_without_conditional_puts() {
+    on_s3(async |server| {
+        let folder = tempfile::tempdir().map_err(words)?;
+        let mut pipeline = pipeline(&server, folder.path()).await?;
+        let proxy = Forgetful::start(&server)?;
+        pipeline
+            .lake
+            .options
+            .insert("AWS_ENDPOINT_URL".into(), proxy.endpoint.clone());
+        let refused = pipeline.call("run", &[]).await?.expect_exit(2)?;
+        let code = refused.report()?["error"]["code"].clone();
+        if code != "STORE_WITHOUT_CONDITIONAL_PUT" {
+            return Err(format!("not told: {}", refused.told()));
+        }
+        let tables = pipeline.lake.versions(STORAGE).await?;
+        if !tables.is_empty() {
+            return Err(format!("something was committed: {tables:?}"));
+        }
+        // This server lists the empty folder as an object of no bytes.
+        let mut left = pipeline.lake.objects(STORAGE).await?;
+        left.retain(|_, size| *size > 0);
+        if !left.is_empty() {
+            return Err(format!("something was left: {left:?}"));
+        }
+        Ok(())
+    });
+}
+
+/// A way to the server on which `If-None-Match` is forgotten. Ended, by its id, when it is dropped.
+struct Forgetful {
+    process: std::process::Child,
+    endpoint: String,
+}
+
+impl Forgetful {
+    fn start(server: &Server) -> Outcome<Self> {
+        use std::io::BufRead;
+        let mut process = Command::new(python::interpreter()?)
+            .arg(python::folder().join("s3/forgetful.py"))
+            .envs(&server.variables)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .map_err(words)?;
+        let mut endpoint = String::new();
+        if let Some(stdout) = process.stdout.take() {
+            std::io::BufReader::new(stdout)
+                .read_line(&mut endpoint)
+                .map_err(words)?;
+        }
+        let endpoint = endpoint.trim().to_string();
+        let proxy = Self { process, endpoint };
+        if proxy.endpoint.is_empty() {
+            return Err("the proxy did not start".into());
+        }
+        Ok(proxy)
+    }
+}
+
+impl Drop for Forgetful {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
