@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod commit;
+mod engine;
 pub mod error;
 pub mod partition;
 pub mod protocol;
