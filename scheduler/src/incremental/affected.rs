@@ -43,16 +43,20 @@ pub struct Affected {
 pub struct Differ<'a> {
     changed: &'a [ChangedSource],
     log: &'a ScanLog,
+    /// Rows that are on both sides of a change are left out.
+    net: bool,
     /// Numbers the columns that are made, so that no two names meet in a join.
     next: usize,
 }
 
 impl<'a> Differ<'a> {
-    /// `log` takes the records of the scans of changed files.
-    pub fn new(changed: &'a [ChangedSource], log: &'a ScanLog) -> Self {
+    /// `log` takes the records of the scans of changed files. With `net` rows that are on both sides
+    /// of a change are left out, which takes a comparison of all of them.
+    pub fn new(changed: &'a [ChangedSource], log: &'a ScanLog, net: bool) -> Self {
         Self {
             changed,
             log,
+            net,
             next: 0,
         }
     }
@@ -210,7 +214,7 @@ impl<'a> Differ<'a> {
             return Ok(None);
         };
         let fields = scan.projected_schema.fields().len();
-        let Some(rows) = changed_rows(change, scan, self.log)? else {
+        let Some(rows) = changed_rows(change, scan, self.log, self.net)? else {
             return Ok(None);
         };
         if scan.fetch.is_some() {
@@ -800,17 +804,18 @@ pub fn same_scan(scan: &TableScan, provider: DeltaSource) -> Result<LogicalPlan>
     .build()
 }
 
-/// The rows that a scan would read of changed files and that are not on both sides of the change,
-/// with the scan's column names, unqualified.
+/// The rows that a scan would read of changed files, with the scan's column names, unqualified; with
+/// `net` without those that are on both sides of the change.
 fn changed_rows(
     change: &ChangedSource,
     scan: &TableScan,
     log: &ScanLog,
+    net: bool,
 ) -> Result<Option<LogicalPlan>> {
     const SIGN: &str = "__windrow_sign";
     const COUNT: &str = "__windrow_n";
     let fields = scan.projected_schema.fields();
-    let comparable = fields.iter().all(|f| groups_exactly(f.data_type()));
+    let comparable = net && fields.iter().all(|f| groups_exactly(f.data_type()));
     let side = |files: &[DataFile], sign: i64| -> Result<Option<LogicalPlan>> {
         if files.is_empty() {
             return Ok(None);
