@@ -119,7 +119,7 @@ fn down(rows: &LogicalPlan) -> Result<std::result::Result<(&Aggregate, Vec<Origi
     let mut origins: Vec<Origin> = (0..rows.schema().fields().len())
         .map(Origin::Position)
         .collect();
-    let mut node = rows;
+    let (mut node, mut filtered) = (rows, false);
     loop {
         node = match node {
             LogicalPlan::Projection(projection) => {
@@ -143,10 +143,14 @@ fn down(rows: &LogicalPlan) -> Result<std::result::Result<(&Aggregate, Vec<Origi
             }
             LogicalPlan::SubqueryAlias(alias) => alias.input.as_ref(),
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => sort.input.as_ref(),
-            LogicalPlan::Aggregate(aggregate) => return Ok(Ok((aggregate, origins))),
-            LogicalPlan::Filter(_) => {
+            LogicalPlan::Filter(filter) => {
+                filtered = true;
+                filter.input.as_ref()
+            }
+            LogicalPlan::Aggregate(_) if filtered => {
                 return Ok(Err("groups are filtered (HAVING, or by the window)".into()));
             }
+            LogicalPlan::Aggregate(aggregate) => return Ok(Ok((aggregate, origins))),
             _ => return Ok(Err("the result is no GROUP BY".into())),
         };
     }
