@@ -528,7 +528,8 @@ impl<'a> Stager<'a> {
         self.spec.file_prefix = prefix;
         let staged = staged?;
         let rows: u64 = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
-        if rows != removal.copied_rows {
+        let is_exact = plan.effective().is_none_or(|p| !p.expr.is_volatile());
+        if is_exact && rows != removal.copied_rows {
             return Err(DataFusionError::Internal(format!(
                 "{rows} rows were copied where {} stay",
                 removal.copied_rows
@@ -650,7 +651,10 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
             });
         }
     }
-    if let Some(effective) = plan.effective().filter(|p| !p.is_true()) {
+    // A predicate that selects other rows each time can't be held against its own rows.
+    if let Some(effective) = plan.effective().filter(|p| !p.is_true())
+        && !effective.expr.is_volatile()
+    {
         rules.push(RowRule {
             name: windrow_flows::render::sql(&effective.expr),
             kind: RuleKind::Window,

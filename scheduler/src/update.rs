@@ -642,7 +642,7 @@ impl Inner {
     }
 
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
-        let prepared = self.prepare(plan).await?;
+        let prepared = self.prepare(plan, true).await?;
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
@@ -745,7 +745,7 @@ impl Inner {
                 .plan(index, upstream, &attempt)
                 .await
                 .map_err(first_problem)?;
-            let prepared = self.prepare(&mut plan).await?;
+            let prepared = self.prepare(&mut plan, false).await?;
             self.describe(&plan, &prepared, report);
             if !attempt.spilling_joins {
                 self.record_planning(index, report);
