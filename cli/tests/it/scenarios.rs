@@ -95,6 +95,15 @@ scenarios! {
         slices_and_views
         sources_at_their_versions
     }
+    incremental {
+        appended_rows_touch_no_file
+        columns_that_nobody_reads
+        groups_take_new_rows_in
+        reasons_in_words
+        refresh_policies
+        rows_with_touched_keys
+        windows_that_grow
+    }
     sql {
         equal_floats_join_and_deduplicate
         extremes_of_infinities

@@ -1,5 +1,4 @@
-//! Aggregate functions whose result would differ from Spark's in DataFusion: sums that must not
-//! wrap, averages of decimals, percentiles, and the value beside an extreme one.
+//! Sums that must not wrap, and averages, of decimals too.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,30 +25,32 @@ const SUM_DIGITS: i32 = 10;
 
 /// All functions of this module.
 pub(super) fn functions() -> Vec<AggregateUDF> {
-    [
-        Kind::Sum,
-        Kind::Avg,
-        Kind::Median,
-        Kind::Percentile,
-        Kind::MaxBy,
-        Kind::MinBy,
-    ]
-    .into_iter()
-    .map(|kind| {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        AggregateUDF::new_from_impl(Aggregate { kind, signature })
-    })
-    .collect()
+    [Kind::Sum, Kind::Avg, Kind::TrySum, Kind::TryAvg]
+        .into_iter()
+        .map(|kind| {
+            let signature = Signature::user_defined(Volatility::Immutable);
+            AggregateUDF::new_from_impl(Aggregate { kind, signature })
+        })
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Sum,
     Avg,
-    Median,
-    Percentile,
-    MaxBy,
-    MinBy,
+    /// Null where the sum does not fit.
+    TrySum,
+    TryAvg,
+}
+
+impl Kind {
+    fn is_sum(self) -> bool {
+        matches!(self, Self::Sum | Self::TrySum)
+    }
+
+    fn is_fallible(self) -> bool {
+        matches!(self, Self::Sum | Self::Avg)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -63,10 +64,8 @@ impl AggregateUDFImpl for Aggregate {
         match self.kind {
             Kind::Sum => "sum",
             Kind::Avg => "avg",
-            Kind::Median => "median",
-            Kind::Percentile => "percentile",
-            Kind::MaxBy => "max_by",
-            Kind::MinBy => "min_by",
+            Kind::TrySum => "try_sum",
+            Kind::TryAvg => "try_avg",
         }
     }
 
@@ -77,24 +76,19 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let number = |given: &DataType| match types::plain_text(given) {
             DataType::Null | DataType::Utf8 | DataType::Float32 => Ok(DataType::Float64),
-            integer if types::is_integer(&integer) => Ok(match self.kind {
-                Kind::Sum => DataType::Int64,
-                _ => DataType::Float64,
+            integer if types::is_integer(&integer) => Ok(match self.kind.is_sum() {
+                true => DataType::Int64,
+                false => DataType::Float64,
             }),
-            decimal @ DataType::Decimal128(..) if matches!(self.kind, Kind::Sum | Kind::Avg) => {
-                Ok(decimal)
-            }
-            DataType::Decimal128(..) | DataType::Float64 => Ok(DataType::Float64),
+            other @ (DataType::Decimal128(..) | DataType::Float64) => Ok(other),
             other => plan_err!(
                 "DATATYPE_MISMATCH: {} of {}",
                 self.name(),
                 types::name(&other)
             ),
         };
-        match (self.kind, given) {
-            (Kind::MaxBy | Kind::MinBy, [_, _]) => Ok(given.to_vec()),
-            (Kind::Percentile, [value, _]) => Ok(vec![number(value)?, DataType::Float64]),
-            (Kind::Sum | Kind::Avg | Kind::Median, [value]) => Ok(vec![number(value)?]),
+        match given {
+            [value] => Ok(vec![number(value)?]),
             _ => plan_err!(
                 "wrong number of arguments for {}: {}",
                 self.name(),
@@ -107,15 +101,14 @@ impl AggregateUDFImpl for Aggregate {
         let Some(first) = given.first() else {
             return plan_err!("{} needs an argument", self.name());
         };
-        Ok(match (self.kind, first) {
-            (Kind::MaxBy | Kind::MinBy, first) => first.clone(),
-            (Kind::Sum, DataType::Decimal128(precision, scale)) => {
+        Ok(match (self.kind.is_sum(), first) {
+            (true, DataType::Decimal128(precision, scale)) => {
                 bounded(i32::from(*precision) + SUM_DIGITS, (*scale).into())
             }
-            (Kind::Avg, DataType::Decimal128(precision, scale)) => {
+            (false, DataType::Decimal128(precision, scale)) => {
                 bounded(i32::from(*precision) + 4, i32::from(*scale) + 4)
             }
-            (Kind::Sum, DataType::Int64) => DataType::Int64,
+            (true, DataType::Int64) => DataType::Int64,
             _ => DataType::Float64,
         })
     }
@@ -123,45 +116,26 @@ impl AggregateUDFImpl for Aggregate {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let input = args.expr_fields[0].data_type().clone();
         let result = args.return_field.data_type().clone();
-        Ok(match self.kind {
-            Kind::Sum | Kind::Avg => {
-                let total = Total::new(self.kind, &input, result);
-                if args.is_distinct {
-                    Box::new(Distinct {
-                        total,
-                        seen: HashSet::new(),
-                        input,
-                    })
-                } else {
-                    Box::new(total)
-                }
-            }
-            Kind::Median => Box::new(Percentile {
-                values: vec![],
-                fraction: Some(0.5),
+        let total = Total::new(self.kind, &input, result);
+        Ok(match args.is_distinct {
+            true => Box::new(Distinct {
+                total,
+                seen: HashSet::new(),
+                input,
             }),
-            Kind::Percentile => Box::new(Percentile {
-                values: vec![],
-                fraction: None,
-            }),
-            Kind::MaxBy | Kind::MinBy => Box::new(Beside {
-                greatest: self.kind == Kind::MaxBy,
-                value: ScalarValue::try_from(&input)?,
-                order: ScalarValue::try_from(args.expr_fields[1].data_type())?,
-            }),
+            false => Box::new(total),
         })
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let input = args.expr_fields[0].data_type().clone();
         let result = args.return_field.data_type().clone();
-        match self.kind {
-            Kind::Sum | Kind::Avg if input == DataType::Float64 => Ok(Box::new(Sliding {
+        match input {
+            DataType::Float64 => Ok(Box::new(Sliding {
                 kind: self.kind,
                 values: VecDeque::new(),
             })),
-            Kind::Sum | Kind::Avg => Ok(Box::new(Total::new(self.kind, &input, result))),
-            _ => self.accumulator(args),
+            _ => Ok(Box::new(Total::new(self.kind, &input, result))),
         }
     }
 
@@ -172,31 +146,17 @@ impl AggregateUDFImpl for Aggregate {
         };
         let list =
             |data_type: DataType| DataType::List(Field::new_list_field(data_type, true).into());
-        Ok(match self.kind {
-            Kind::Sum | Kind::Avg if args.is_distinct => {
-                vec![field("distinct", list(input.clone()))]
-            }
-            Kind::Sum | Kind::Avg => {
-                vec![
-                    field("sum", sum_type(input)),
-                    field("count", DataType::Int64),
-                ]
-            }
-            Kind::Median | Kind::Percentile => {
-                vec![
-                    field("values", list(DataType::Float64)),
-                    field("fraction", DataType::Float64),
-                ]
-            }
-            Kind::MaxBy | Kind::MinBy => vec![
-                field("value", input.clone()),
-                field("order", args.input_fields[1].data_type().clone()),
+        Ok(match args.is_distinct {
+            true => vec![field("distinct", list(input.clone()))],
+            false => vec![
+                field("sum", sum_type(input)),
+                field("count", DataType::Int64),
             ],
         })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        matches!(self.kind, Kind::Sum | Kind::Avg) && !args.is_distinct
+        !args.is_distinct
     }
 
     fn create_groups_accumulator(
@@ -211,16 +171,8 @@ impl AggregateUDFImpl for Aggregate {
             result,
         };
         Ok(match input {
-            DataType::Float64 => Box::new(FloatGroups {
-                finish,
-                sums: vec![],
-                counts: vec![],
-            }),
-            _ => Box::new(ExactGroups {
-                finish,
-                sums: vec![],
-                counts: vec![],
-            }),
+            DataType::Float64 => Box::new(Groups::<f64>::new(finish)),
+            _ => Box::new(Groups::<i256>::new(finish)),
         })
     }
 }
@@ -257,8 +209,8 @@ impl Finish {
     fn float(&self, sum: f64, count: i64) -> Option<f64> {
         match (count, self.kind) {
             (0, _) => None,
-            (count, Kind::Avg) => Some(sum / count as f64),
-            _ => Some(sum),
+            (_, kind) if kind.is_sum() => Some(sum),
+            (count, _) => Some(sum / count as f64),
         }
     }
 
@@ -275,6 +227,7 @@ impl Finish {
         };
         match fitted {
             Some(fitted) => Ok(Some(fitted)),
+            None if !self.kind.is_fallible() => Ok(None),
             None => {
                 let shown = sum.to_i128().map(|sum| format_decimal(sum, self.scale));
                 exec_err!(
@@ -288,7 +241,7 @@ impl Finish {
     }
 
     fn quotient(&self, sum: i256, count: i64, scale: i32) -> Option<Exact> {
-        if self.kind == Kind::Sum {
+        if self.kind.is_sum() {
             return Some(Exact {
                 unscaled: sum,
                 scale: self.scale.into(),
@@ -543,18 +496,115 @@ impl Accumulator for Sliding {
     }
 }
 
-/// Sums of integers or decimals by group.
-struct ExactGroups {
+/// Sums by group.
+struct Groups<H> {
     finish: Finish,
-    sums: Vec<i256>,
+    sums: Vec<H>,
     counts: Vec<i64>,
 }
 
-/// Sums of floats by group.
-struct FloatGroups {
-    finish: Finish,
-    sums: Vec<f64>,
-    counts: Vec<i64>,
+/// What a group's sum is held in.
+trait Held: Copy + Send + Sync + 'static {
+    const ZERO: Self;
+    type Array: Array;
+
+    fn plus(self, other: Self) -> Self;
+    fn values(array: &ArrayRef) -> Result<Self::Array>;
+    fn value(array: &Self::Array, row: usize) -> Self;
+    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef>;
+    /// The sums as they are handed on.
+    fn state(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef>;
+    /// The values of the rows that `filter` lets through as sums that are handed on.
+    fn pass(finish: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef>;
+}
+
+impl Held for i256 {
+    const ZERO: Self = i256::ZERO;
+    type Array = Decimal128Array;
+
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+
+    fn values(array: &ArrayRef) -> Result<Decimal128Array> {
+        exact_values(array)
+    }
+
+    fn value(array: &Decimal128Array, row: usize) -> Self {
+        i256::from_i128(array.value(row))
+    }
+
+    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
+        let results = totals.iter().map(|(sum, count)| finish.exact(*sum, *count));
+        let results = results.collect::<Result<Decimal128Array>>()?;
+        Ok(match finish.result {
+            DataType::Decimal128(precision, scale) => {
+                Arc::new(results.with_precision_and_scale(precision, scale)?)
+            }
+            _ => {
+                let narrowed = results
+                    .iter()
+                    .map(|v| v.and_then(|v| i64::try_from(v).ok()));
+                Arc::new(narrowed.collect::<Int64Array>())
+            }
+        })
+    }
+
+    fn state(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
+        let states = totals
+            .iter()
+            .map(|(sum, count)| state_value(*sum, *count, finish));
+        let states = states.collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(states.with_precision_and_scale(
+            types::MAX_PRECISION,
+            finish.scale,
+        )?))
+    }
+
+    fn pass(finish: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef> {
+        let values = exact_values(array)?;
+        let sums: Decimal128Array = passing(values.iter(), filter).collect();
+        Ok(Arc::new(sums.with_precision_and_scale(
+            types::MAX_PRECISION,
+            finish.scale,
+        )?))
+    }
+}
+
+impl Held for f64 {
+    const ZERO: Self = 0.0;
+    type Array = Float64Array;
+
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    fn values(array: &ArrayRef) -> Result<Float64Array> {
+        float_values(array)
+    }
+
+    fn value(array: &Float64Array, row: usize) -> Self {
+        array.value(row)
+    }
+
+    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
+        let results = totals.iter().map(|(sum, count)| finish.float(*sum, *count));
+        Ok(Arc::new(results.collect::<Float64Array>()))
+    }
+
+    fn state(_: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
+        let states = totals
+            .iter()
+            .map(|(sum, count)| (*count > 0).then_some(*sum));
+        Ok(Arc::new(states.collect::<Float64Array>()))
+    }
+
+    fn pass(_: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef> {
+        let values = float_values(array)?;
+        Ok(Arc::new(
+            passing(values.iter(), filter).collect::<Float64Array>(),
+        ))
+    }
 }
 
 /// The rows that count: not null, and let through by the filter.
@@ -583,7 +633,28 @@ fn passing<V>(
     })
 }
 
-impl GroupsAccumulator for ExactGroups {
+impl<H: Held> Groups<H> {
+    fn new(finish: Finish) -> Self {
+        Self {
+            finish,
+            sums: vec![],
+            counts: vec![],
+        }
+    }
+
+    fn make_room(&mut self, total: usize) {
+        self.sums.resize(total, H::ZERO);
+        self.counts.resize(total, 0);
+    }
+
+    fn totals(&mut self, emit: EmitTo) -> Vec<(H, i64)> {
+        let sums = emit.take_needed(&mut self.sums);
+        let counts = emit.take_needed(&mut self.counts);
+        sums.into_iter().zip(counts).collect()
+    }
+}
+
+impl<H: Held> GroupsAccumulator for Groups<H> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -591,17 +662,15 @@ impl GroupsAccumulator for ExactGroups {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        self.sums.resize(total, i256::ZERO);
-        self.counts.resize(total, 0);
-        let values = exact_values(&values[0])?;
+        self.make_room(total);
+        let values = H::values(&values[0])?;
         for_each_row(
             values.len(),
             |row| values.is_valid(row),
             groups,
             filter,
             |row, group| {
-                self.sums[group] =
-                    self.sums[group].wrapping_add(i256::from_i128(values.value(row)));
+                self.sums[group] = self.sums[group].plus(H::value(&values, row));
                 self.counts[group] += 1;
             },
         );
@@ -609,46 +678,20 @@ impl GroupsAccumulator for ExactGroups {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let results = sums
-            .into_iter()
-            .zip(counts)
-            .map(|(sum, count)| self.finish.exact(sum, count));
-        let results = results.collect::<Result<Decimal128Array>>()?;
-        Ok(match self.finish.result {
-            DataType::Decimal128(precision, scale) => {
-                Arc::new(results.with_precision_and_scale(precision, scale)?)
-            }
-            _ => {
-                let narrowed = results
-                    .iter()
-                    .map(|v| v.and_then(|v| i64::try_from(v).ok()));
-                Arc::new(narrowed.collect::<Int64Array>())
-            }
-        })
+        let totals = self.totals(emit);
+        H::result(&self.finish, &totals)
     }
 
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let states = sums
-            .into_iter()
-            .zip(&counts)
-            .map(|(sum, count)| state_value(sum, *count, &self.finish));
-        let states = states.collect::<Result<Decimal128Array>>()?;
-        let states = states.with_precision_and_scale(types::MAX_PRECISION, self.finish.scale)?;
-        Ok(vec![Arc::new(states), Arc::new(Int64Array::from(counts))])
+        let totals = self.totals(emit);
+        let counts = totals.iter().map(|(_, count)| *count);
+        let counts = Arc::new(Int64Array::from_iter_values(counts));
+        Ok(vec![H::state(&self.finish, &totals)?, counts])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.sums.resize(total, i256::ZERO);
-        self.counts.resize(total, 0);
-        let sums = states[0].as_primitive::<Decimal128Type>();
+        self.make_room(total);
+        let sums = H::values(&states[0])?;
         let counts = states[1].as_primitive::<Int64Type>();
         for_each_row(
             sums.len(),
@@ -656,7 +699,7 @@ impl GroupsAccumulator for ExactGroups {
             groups,
             None,
             |row, group| {
-                self.sums[group] = self.sums[group].wrapping_add(i256::from_i128(sums.value(row)));
+                self.sums[group] = self.sums[group].plus(H::value(&sums, row));
                 self.counts[group] += counts.value(row);
             },
         );
@@ -668,222 +711,13 @@ impl GroupsAccumulator for ExactGroups {
         values: &[ArrayRef],
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let values = exact_values(&values[0])?;
-        let sums: Decimal128Array = passing(values.iter(), filter).collect();
-        let counts: Int64Array = sums
-            .iter()
-            .map(|value| Some(i64::from(value.is_some())))
-            .collect();
-        let sums = sums.with_precision_and_scale(types::MAX_PRECISION, self.finish.scale)?;
-        Ok(vec![Arc::new(sums), Arc::new(counts)])
+        let sums = H::pass(&self.finish, &values[0], filter)?;
+        let counts = (0..sums.len()).map(|row| i64::from(sums.is_valid(row)));
+        let counts = Arc::new(Int64Array::from_iter_values(counts));
+        Ok(vec![sums, counts])
     }
 
     fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<i256>() + self.counts.capacity() * size_of::<i64>()
-    }
-}
-
-impl GroupsAccumulator for FloatGroups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> Result<()> {
-        self.sums.resize(total, 0.0);
-        self.counts.resize(total, 0);
-        let values = float_values(&values[0])?;
-        for_each_row(
-            values.len(),
-            |row| values.is_valid(row),
-            groups,
-            filter,
-            |row, group| {
-                self.sums[group] += values.value(row);
-                self.counts[group] += 1;
-            },
-        );
-        Ok(())
-    }
-
-    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let results = sums
-            .into_iter()
-            .zip(counts)
-            .map(|(sum, count)| self.finish.float(sum, count));
-        Ok(Arc::new(results.collect::<Float64Array>()))
-    }
-
-    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        let (sums, counts) = (
-            emit.take_needed(&mut self.sums),
-            emit.take_needed(&mut self.counts),
-        );
-        let states = sums
-            .into_iter()
-            .zip(&counts)
-            .map(|(sum, count)| (*count > 0).then_some(sum));
-        Ok(vec![
-            Arc::new(states.collect::<Float64Array>()),
-            Arc::new(Int64Array::from(counts)),
-        ])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.sums.resize(total, 0.0);
-        self.counts.resize(total, 0);
-        let sums = states[0].as_primitive::<Float64Type>();
-        let counts = states[1].as_primitive::<Int64Type>();
-        for_each_row(
-            sums.len(),
-            |row| sums.is_valid(row),
-            groups,
-            None,
-            |row, group| {
-                self.sums[group] += sums.value(row);
-                self.counts[group] += counts.value(row);
-            },
-        );
-        Ok(())
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        let values = float_values(&values[0])?;
-        let sums: Float64Array = passing(values.iter(), filter).collect();
-        let counts: Int64Array = sums
-            .iter()
-            .map(|value| Some(i64::from(value.is_some())))
-            .collect();
-        Ok(vec![Arc::new(sums), Arc::new(counts)])
-    }
-
-    fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<i64>()
-    }
-}
-
-/// All values of a group, of which the percentile is interpolated.
-#[derive(Debug)]
-struct Percentile {
-    values: Vec<f64>,
-    fraction: Option<f64>,
-}
-
-impl Accumulator for Percentile {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values
-            .extend(float_values(&values[0])?.iter().flatten());
-        if let (None, Some(fractions)) = (self.fraction, values.get(1)) {
-            self.fraction = fractions
-                .as_primitive::<Float64Type>()
-                .iter()
-                .flatten()
-                .next();
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (Some(fraction), false) = (self.fraction, self.values.is_empty()) else {
-            return Ok(ScalarValue::Float64(None));
-        };
-        if !(0.0..=1.0).contains(&fraction) {
-            return exec_err!(
-                "VALUE_OUT_OF_RANGE: the percentage {fraction} is not between 0 and 1"
-            );
-        }
-        self.values.sort_by(f64::total_cmp);
-        let position = (self.values.len() - 1) as f64 * fraction;
-        let (lower, higher) = (position.floor(), position.ceil());
-        let (low, high) = (self.values[lower as usize], self.values[higher as usize]);
-        let value = if lower == higher || low == high {
-            low
-        } else {
-            (higher - position) * low + (position - lower) * high
-        };
-        Ok(ScalarValue::Float64(Some(value)))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.capacity() * size_of::<f64>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: Vec<ScalarValue> = self
-            .values
-            .iter()
-            .map(|value| ScalarValue::Float64(Some(*value)))
-            .collect();
-        let list = ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Float64));
-        Ok(vec![list, ScalarValue::Float64(self.fraction)])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for list in states[0].as_list::<i32>().iter().flatten() {
-            self.values.extend(float_values(&list)?.iter().flatten());
-        }
-        if self.fraction.is_none() {
-            self.fraction = states[1]
-                .as_primitive::<Float64Type>()
-                .iter()
-                .flatten()
-                .next();
-        }
-        Ok(())
-    }
-}
-
-/// The value of the row whose order is the greatest or least.
-#[derive(Debug)]
-struct Beside {
-    greatest: bool,
-    value: ScalarValue,
-    order: ScalarValue,
-}
-
-impl Accumulator for Beside {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for row in 0..values[1].len() {
-            if values[1].is_null(row) {
-                continue;
-            }
-            let order = ScalarValue::try_from_array(&values[1], row)?;
-            let keeps = match order.partial_cmp(&self.order) {
-                _ if self.order.is_null() => false,
-                Some(found) if self.greatest => found.is_lt(),
-                Some(found) => found.is_gt(),
-                None => return exec_err!("values of {} can not be compared", order.data_type()),
-            };
-            if !keeps {
-                self.value = ScalarValue::try_from_array(&values[0], row)?;
-                self.order = order;
-            }
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(self.value.clone())
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.value.size() + self.order.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.value.clone(), self.order.clone()])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.update_batch(states)
+        self.sums.capacity() * size_of::<H>() + self.counts.capacity() * size_of::<i64>()
     }
 }

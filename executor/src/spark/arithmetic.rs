@@ -42,6 +42,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     operator!("try_subtract", Op::Subtract, Failure::Null),
     operator!("try_multiply", Op::Multiply, Failure::Null),
     operator!("try_divide", Op::Divide, Failure::Null),
+    operator!("try_mod", Op::Remainder, Failure::Null),
     Definition {
         name: "negative",
         params: Params::Custom(one_number),

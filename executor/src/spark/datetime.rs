@@ -11,23 +11,9 @@ use datafusion::common::{Result, exec_err, plan_err};
 
 use super::cast::zone_of;
 use super::pattern::Pattern;
-use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
 use super::types;
-
-macro_rules! function {
-    ($name:literal, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
-        Definition {
-            name: $name,
-            params: Params::Fixed {
-                least: [$(Param::$param),*].len(),
-                all: &[$(Param::$param),*],
-            },
-            returns: Returns::$returns,
-            evaluate: $evaluate,
-        }
-    };
-}
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     function!("year", [Date], Int, |call| of_date(call, |days| civil(
@@ -123,7 +109,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "unix_timestamp",
         params: Params::Custom(unix_timestamp_params),
-        returns: Returns::Long,
+        returns: Returns::Of(Param::Long),
         evaluate: unix_timestamp,
     },
     function!("from_unixtime", [Long, Text, Text], Text, from_unixtime),
@@ -399,30 +385,44 @@ impl Patterns {
 fn date_format(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
     let instants = call.typed::<TimestampMicrosecondArray>(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = instants.iter().zip(texts.iter()).map(|pair| {
-        let (Some(instant), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let pattern = patterns.get(text)?;
+    let result = with_pattern(instants.iter(), call.text(1)?, |pattern, instant, _| {
         Ok(zone.to_local(instant).map(|local| pattern.format(local)))
     });
     Ok(result.collect::<Result<StringArray>>()?.into_ref())
 }
 
-fn to_date(call: &Call) -> Result<ArrayRef> {
-    let values = call.text(0)?;
-    let texts = call.text(1)?;
+/// Calls `convert` with each value and its pattern.
+fn with_pattern<V, R>(
+    values: impl Iterator<Item = Option<V>>,
+    texts: &StringArray,
+    convert: impl Fn(&Pattern, V, &str) -> Result<Option<R>>,
+) -> impl Iterator<Item = Result<Option<R>>> {
     let mut patterns = Patterns::default();
-    let result = values.iter().zip(texts.iter()).map(|pair| {
-        let (Some(value), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let local = read(patterns.get(text)?, value, text, "DATE")?;
-        Ok(i32::try_from(local.div_euclid(MICROS_PER_DAY)).ok())
-    });
-    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+    values.zip(texts.iter()).map(move |pair| match pair {
+        (Some(value), Some(text)) => convert(patterns.get(text)?, value, text),
+        _ => Ok(None),
+    })
+}
+
+/// The local times that texts (the first argument) say by patterns (the second); null where a text
+/// does not fit.
+pub(super) fn parsed_by_pattern(call: &Call) -> Result<Vec<Option<i64>>> {
+    with_pattern(call.text(0)?.iter(), call.text(1)?, |pattern, value, _| {
+        pattern.parse_value(value)
+    })
+    .collect()
+}
+
+fn to_date(call: &Call) -> Result<ArrayRef> {
+    let dates = with_pattern(
+        call.text(0)?.iter(),
+        call.text(1)?,
+        |pattern, value, text| {
+            let local = read(pattern, value, text, "DATE")?;
+            Ok(i32::try_from(local.div_euclid(MICROS_PER_DAY)).ok())
+        },
+    );
+    Ok(dates.collect::<Result<Date32Array>>()?.into_ref())
 }
 
 fn read(pattern: &Pattern, value: &str, text: &str, to: &str) -> Result<i64> {
@@ -436,16 +436,11 @@ fn read(pattern: &Pattern, value: &str, text: &str, to: &str) -> Result<i64> {
 
 fn to_timestamp(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
-    let values = call.text(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = values.iter().zip(texts.iter()).map(|pair| {
-        let (Some(value), Some(text)) = pair else {
-            return Ok(None);
-        };
-        Ok(zone.to_instant(read(patterns.get(text)?, value, text, "TIMESTAMP")?))
-    });
-    instant_array(result)
+    instant_array(with_pattern(
+        call.text(0)?.iter(),
+        call.text(1)?,
+        |pattern, value, text| Ok(zone.to_instant(read(pattern, value, text, "TIMESTAMP")?)),
+    ))
 }
 
 /// `(time, zone)` or `(text, pattern, zone)`.
@@ -492,13 +487,7 @@ fn unix_timestamp(call: &Call) -> Result<ArrayRef> {
 fn from_unixtime(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
     let seconds = call.typed::<Int64Array>(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = seconds.iter().zip(texts.iter()).map(|pair| {
-        let (Some(seconds), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let pattern = patterns.get(text)?;
+    let result = with_pattern(seconds.iter(), call.text(1)?, |pattern, seconds, _| {
         let local = seconds
             .checked_mul(MICROS_PER_SECOND)
             .and_then(|instant| zone.to_local(instant));

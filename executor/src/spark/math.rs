@@ -6,7 +6,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray,
 };
 use datafusion::arrow::compute::cast as arrow_cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, i256};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, i256};
 use datafusion::common::{Result, ScalarValue, plan_err};
 
 use super::arithmetic::one_number;
@@ -20,13 +20,13 @@ macro_rules! doubles {
         [$(Definition {
             name: $name,
             params: Params::Fixed { least: 1, all: &[Param::Double] },
-            returns: Returns::Double,
+            returns: Returns::Of(Param::Double),
             evaluate: |call| map_double(call, $convert),
         }),*]
     };
 }
 
-static DOUBLES: [Definition; 19] = doubles!(
+static DOUBLES: [Definition; 27] = doubles!(
     "sqrt" | x | Some(x.sqrt()),
     "cbrt" | x | Some(x.cbrt()),
     "exp" | x | Some(x.exp()),
@@ -53,16 +53,24 @@ static DOUBLES: [Definition; 19] = doubles!(
     "radians" | x | Some(x / 180.0 * std::f64::consts::PI),
     "sinh" | x | Some(x.sinh()),
     "cosh" | x | Some(x.cosh()),
+    "tanh" | x | Some(x.tanh()),
+    "asinh" | x | Some(asinh(x)),
+    "acosh" | x | Some((x + (x * x - 1.0).sqrt()).ln()),
+    "atanh" | x | Some(0.5 * (x.ln_1p() - (-x).ln_1p())),
+    "cot" | x | Some(1.0 / x.tan()),
+    "csc" | x | Some(1.0 / x.sin()),
+    "sec" | x | Some(1.0 / x.cos()),
+    "rint" | x | Some(x.round_ties_even()),
 );
 
-static OTHERS: [Definition; 13] = [
+static OTHERS: [Definition; 16] = [
     Definition {
         name: "power",
         params: Params::Fixed {
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |x, y| Some(power(x, y))),
     },
     Definition {
@@ -71,7 +79,7 @@ static OTHERS: [Definition; 13] = [
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |y, x| Some((y + 0.0).atan2(x + 0.0))),
     },
     Definition {
@@ -80,13 +88,13 @@ static OTHERS: [Definition; 13] = [
             least: 1,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: log,
     },
     Definition {
         name: "pi",
         params: Params::Fixed { least: 0, all: &[] },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| {
             Ok(Arc::new(Float64Array::from(vec![
                 std::f64::consts::PI;
@@ -97,7 +105,7 @@ static OTHERS: [Definition; 13] = [
     Definition {
         name: "e",
         params: Params::Fixed { least: 0, all: &[] },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| {
             Ok(Arc::new(Float64Array::from(vec![
                 std::f64::consts::E;
@@ -135,7 +143,7 @@ static OTHERS: [Definition; 13] = [
             least: 1,
             all: &[Param::Double],
         },
-        returns: Returns::Boolean,
+        returns: Returns::Of(Param::Boolean),
         evaluate: is_nan,
     },
     Definition {
@@ -144,8 +152,42 @@ static OTHERS: [Definition; 13] = [
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |x, y| Some(if x.is_nan() { y } else { x })),
+    },
+    Definition {
+        name: "hypot",
+        params: Params::Fixed {
+            least: 2,
+            all: &[Param::Double, Param::Double],
+        },
+        returns: Returns::Of(Param::Double),
+        evaluate: |call| map_doubles(call, |x, y| Some(x.hypot(y))),
+    },
+    Definition {
+        name: "factorial",
+        params: Params::Fixed {
+            least: 1,
+            all: &[Param::Int],
+        },
+        returns: Returns::Of(Param::Long),
+        evaluate: |call| {
+            let values = call.args[0].as_primitive::<Int32Type>().iter();
+            let products = values.map(|value| match value? {
+                value @ 0..=20 => Some((1..=i64::from(value)).product()),
+                _ => None,
+            });
+            Ok(Arc::new(products.collect::<Int64Array>()))
+        },
+    },
+    Definition {
+        name: "width_bucket",
+        params: Params::Fixed {
+            least: 4,
+            all: &[Param::Double, Param::Double, Param::Double, Param::Long],
+        },
+        returns: Returns::Of(Param::Long),
+        evaluate: width_bucket,
     },
     Definition {
         name: "greatest",
@@ -164,6 +206,13 @@ static OTHERS: [Definition; 13] = [
 /// All functions of this module.
 pub(super) fn functions() -> impl Iterator<Item = &'static Definition> {
     DOUBLES.iter().chain(&OTHERS)
+}
+
+fn asinh(x: f64) -> f64 {
+    match x {
+        f64::NEG_INFINITY => x,
+        _ => (x + (x * x + 1.0).sqrt()).ln(),
+    }
 }
 
 fn map_double(call: &Call, convert: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
@@ -205,6 +254,39 @@ fn log(call: &Call) -> Result<ArrayRef> {
         let defined = |v: f64| v > 0.0 || v.is_nan();
         (defined(base) && defined(x)).then(|| x.ln() / base.ln())
     })
+}
+
+fn width_bucket(call: &Call) -> Result<ArrayRef> {
+    let part = |index: usize| call.typed::<Float64Array>(index);
+    let (values, lows, highs) = (part(0)?, part(1)?, part(2)?);
+    let counts = call.typed::<Int64Array>(3)?;
+    let buckets = (0..call.rows).map(|row| {
+        if call.args.iter().any(|array| array.is_null(row)) {
+            return None;
+        }
+        let (value, count) = (values.value(row), counts.value(row));
+        let (low, high) = (lows.value(row), highs.value(row));
+        let defined = count > 0
+            && count < i64::MAX
+            && !value.is_nan()
+            && low != high
+            && low.is_finite()
+            && high.is_finite();
+        if !defined {
+            return None;
+        }
+        let (least, most) = (low.min(high), low.max(high));
+        let within = |distance: f64| (count as f64 * distance / (most - least)) as i64 + 1;
+        Some(match low < high {
+            true if value < least => 0,
+            true if value >= most => count + 1,
+            true => within(value - least),
+            false if value > most => 0,
+            false if value <= least => count + 1,
+            false => within(most - value),
+        })
+    });
+    Ok(Arc::new(buckets.collect::<Int64Array>()))
 }
 
 fn is_nan(call: &Call) -> Result<ArrayRef> {

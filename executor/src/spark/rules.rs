@@ -365,6 +365,20 @@ impl Meaning<'_> {
                     .map(|(arg, wanted)| self.cast(arg, wanted))
                     .collect::<Result<_>>()?;
             }
+            _ if functions::library_params(&name).is_some() => {
+                let given = args
+                    .iter()
+                    .map(|arg| self.type_of(arg))
+                    .collect::<Result<Vec<_>>>()?;
+                if let Some(params) = functions::library_params(&name) {
+                    let wanted = params.coerce(&name, &given)?;
+                    args = args
+                        .into_iter()
+                        .zip(&wanted)
+                        .map(|(arg, wanted)| self.cast(arg, wanted))
+                        .collect::<Result<_>>()?;
+                }
+            }
             "md5" | "sha1" | "sha2" | "crc32" | "base64" | "hex" => self.bytes(&name, &args)?,
             _ => {}
         }
@@ -424,13 +438,28 @@ impl Meaning<'_> {
     }
 
     fn aggregate_args(&self, name: &str, distinct: bool, args: Vec<Expr>) -> Result<Vec<Expr>> {
-        let compared = distinct || matches!(name, "max_by" | "min_by");
+        let compared = distinct || matches!(name, "max_by" | "min_by" | "mode" | "collect_set");
         args.into_iter()
             .enumerate()
             .map(|(index, arg)| match name {
                 "min" | "max" => floats::canonical_nan(arg, self.schema),
-                "sum" | "avg" | "stddev" | "stddev_pop" | "var_pop" | "var_samp" | "var"
-                | "percentile" | "median"
+                "sum"
+                | "avg"
+                | "stddev"
+                | "stddev_pop"
+                | "var_pop"
+                | "var_samp"
+                | "var"
+                | "percentile"
+                | "spark_percentile_disc"
+                | "median"
+                | "try_sum"
+                | "try_avg"
+                | "corr"
+                | "covar_pop"
+                | "covar_samp"
+                | "skewness"
+                | "kurtosis"
                     if self.type_of(&arg)? == DataType::Utf8 =>
                 {
                     self.cast(arg, &DataType::Float64)

@@ -37,8 +37,24 @@ pub enum Touched {
     /// Any one of these parts holds all that is touched.
     Parts {
         bytes_read: u64,
-        parts: Vec<Scope>,
+        parts: Vec<Part>,
     },
+}
+
+/// A part of the window: the rows for which a condition holds, and with keys those of them that
+/// have one of the keys.
+pub struct Part {
+    pub condition: Expr,
+    pub keys: Option<Keys>,
+}
+
+impl Part {
+    fn of(condition: Expr) -> Self {
+        Self {
+            condition,
+            keys: None,
+        }
+    }
 }
 
 /// Reads the changed rows and tells what they touch. `rows` is the analyzed and optimized plan of
