@@ -58,7 +58,7 @@ impl History {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let key = chance.pick(&[Type::Int, Type::Long, Type::Text, Type::Int]);
-        let mut sources: Vec<Source> = (0..chance.between(1, 3))
+        let mut sources: Vec<Source> = (0..chance.pick(&[1, 2, 2, 2, 3]))
             .map(|i| Source::new(&mut chance, i, key))
             .collect();
         let mut tables: Vec<Rel> = sources
@@ -88,7 +88,7 @@ impl History {
             steps: Vec::new(),
         };
         let mut chance = chance.branch();
-        for number in 0..chance.between(4, 7) {
+        for number in 0..chance.between(6, 9) {
             let step = history.step(&mut chance, &mut sources, number);
             history.steps.push(step);
         }
@@ -103,7 +103,7 @@ impl History {
         let mut events = Vec::new();
         let mut special = Special::Nothing;
         if number > 0 {
-            for _ in 0..chance.pick(&[0, 1, 1, 1, 1, 2, 2, 3]) {
+            for _ in 0..chance.pick(&[0, 1, 1, 1, 1, 2, 2, 3, 4]) {
                 let at = chance.below(sources.len());
                 events.push(Event::on_source(chance, at, &mut sources[at]));
             }
@@ -131,7 +131,7 @@ impl History {
             };
         }
         Step {
-            hours: chance.pick(&[0, 0, 1, 24, 24, 24, 49, -24]),
+            hours: chance.pick(&[0, 0, 0, 1, 24, 24, 24, 49, -24]),
             events,
             special,
         }

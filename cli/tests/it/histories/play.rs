@@ -8,6 +8,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::SessionContext;
 use windrow_flows::fault::Fault;
+use windrow_flows::refresh::Technique;
 use windrow_scheduler::config::PipelineConfig;
 use windrow_scheduler::report::{FlowStatus, UpdateReport};
 use windrow_scheduler::update::UpdateOptions;
@@ -70,6 +71,12 @@ pub struct Player<'a> {
     active: BTreeSet<usize>,
     filters: Vec<(usize, String)>,
     targets: BTreeMap<usize, Rows>,
+    /// How often a table was changed, by its name.
+    changed: BTreeMap<String, usize>,
+    /// The sources of each flow, by the last report.
+    reads: BTreeMap<usize, Vec<String>>,
+    /// What a flow gave from nothing, and of what.
+    made: BTreeMap<usize, (String, Rows)>,
     hours: i64,
     pub seen: Seen,
 }
@@ -106,6 +113,9 @@ impl<'a> Player<'a> {
                 .collect(),
             filters: Vec::new(),
             targets: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            made: BTreeMap::new(),
             hours: 0,
             seen: Seen::default(),
         };
@@ -282,6 +292,7 @@ impl<'a> Player<'a> {
                 if target.is_some_and(|f| !self.targets.contains_key(&f)) {
                     continue;
                 }
+                *self.changed.entry(event.table()).or_default() += 1;
                 if let Err(text) = self.event(event).await {
                     if std::env::var_os("WINDROW_HISTORY_TELL").is_some() {
                         eprintln!("passed over: {}: {text}", event.told(&self.history.sources));
@@ -425,18 +436,43 @@ impl<'a> Player<'a> {
             }
         };
         self.seen.updates += 1;
+        for flow in &report.flows {
+            let Some(index) = index_of(&flow.flow) else {
+                continue;
+            };
+            let sources = flow.sources.iter().map(|s| s.table.clone()).collect();
+            self.reads.insert(index, sources);
+            if flow.technique != Some(Technique::NoOp) {
+                *self.changed.entry(flow.flow.clone()).or_default() += 1;
+            }
+        }
         let selected = self.selected(special);
         let mut made = BTreeMap::new();
         for level in [0, 1] {
-            let flows: BTreeSet<usize> = selected
-                .iter()
-                .copied()
-                .filter(|f| self.history.flows[*f].level == level)
-                .collect();
+            let mut flows = BTreeSet::new();
+            for flow in &selected {
+                if self.history.flows[*flow].level != level {
+                    continue;
+                }
+                match self.made.get(flow) {
+                    Some((of, rows)) if *of == self.inputs(*flow, special) => {
+                        made.insert(*flow, Ok(rows.clone()));
+                    }
+                    _ => {
+                        flows.insert(*flow);
+                    }
+                }
+            }
             if !flows.is_empty() {
                 self.from_nothing(number, level, &flows, special, &report, &mut made)
                     .await
                     .map_err(|e| failure(None, e))?;
+            }
+            for flow in flows {
+                if let Some(Ok(rows)) = made.get(&flow) {
+                    let of = self.inputs(flow, special);
+                    self.made.insert(flow, (of, rows.clone()));
+                }
             }
         }
         for flow in self.active.clone() {
@@ -449,19 +485,31 @@ impl<'a> Player<'a> {
         Ok(true)
     }
 
+    /// Everything on which the rows of a flow depend.
+    fn inputs(&self, flow: usize, special: &Special) -> String {
+        let sources: Vec<(&String, usize)> = self
+            .reads
+            .get(&flow)
+            .into_iter()
+            .flatten()
+            .map(|s| (s, self.changed.get(s).copied().unwrap_or(0)))
+            .collect();
+        let filters = self.filters.iter().filter(|(f, _)| *f == flow).count();
+        let predicate = match special {
+            Special::Override(f, p) if *f == flow => p.sql(),
+            _ => String::new(),
+        };
+        let day = clock(self.hours);
+        format!("{sources:?} {filters} {predicate} {}", &day[..10])
+    }
+
     /// Leaves out the flows that are at fault.
     fn refuse(&mut self, faults: &[Fault]) -> Outcome {
         let before = self.active.len();
         for fault in faults {
             let file = fault.place.as_ref().map(|p| p.source.name.clone());
-            let Some(index) = file.and_then(|f| {
-                f.rsplit('/')
-                    .next()?
-                    .strip_prefix('f')?
-                    .strip_suffix(".sql")?
-                    .parse::<usize>()
-                    .ok()
-            }) else {
+            let name = |f: String| index_of(f.rsplit('/').next()?.strip_suffix(".sql")?);
+            let Some(index) = file.and_then(name) else {
                 continue;
             };
             if self.active.remove(&index) {
@@ -599,6 +647,11 @@ impl<'a> Player<'a> {
 
 fn place(source: &str) -> String {
     format!("src/{source}")
+}
+
+/// The number of a flow.
+fn index_of(name: &str) -> Option<usize> {
+    name.strip_prefix('f')?.parse().ok()
 }
 
 fn target_of(flow: usize) -> String {

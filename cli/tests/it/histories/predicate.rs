@@ -72,6 +72,12 @@ impl Predicate {
             .filter(|c| !matches!(c.kind, Type::Approximate | Type::Bool | Type::Decimal))
             .cloned()
             .collect();
+        // Mostly over columns that reach a source, and mostly over dates.
+        let traced: Vec<Col> = usable.iter().filter(|c| c.traced).cloned().collect();
+        let usable = match !traced.is_empty() && chance.of_hundred(85) {
+            true => traced,
+            false => usable,
+        };
         let dates: Vec<Col> = usable
             .iter()
             .filter(|c| c.kind == Type::Date)
@@ -98,7 +104,11 @@ impl Predicate {
         let kind = col.kind;
         if kind == Type::Date && chance.of_hundred(55) {
             let back = chance.below(9) as i64 - 1;
-            return Self::Rolling(col, chance.pick(&[">=", ">=", ">=", ">", "<="]), back);
+            return Self::Rolling(
+                col,
+                chance.pick(&[">=", ">=", ">=", ">=", ">", ">", "<="]),
+                back,
+            );
         }
         let operators = ["=", "<>", "<", "<=", ">", ">=", ">="];
         match chance.below(10) {

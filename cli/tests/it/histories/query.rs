@@ -106,7 +106,7 @@ impl<'a> Maker<'a> {
             };
         }
         let below = depth - 1;
-        match self.chance.below(38) {
+        match self.chance.below(41) {
             0..=2 => {
                 let rel = self.rel(below);
                 self.project(rel)
@@ -152,6 +152,14 @@ impl<'a> Maker<'a> {
             36 => {
                 let rel = self.rel(below);
                 self.top(rel)
+            }
+            37 => {
+                let rel = self.rel(below);
+                self.total(rel)
+            }
+            38 => {
+                let (a, b) = (self.rel(below), self.rel(0));
+                self.scalar(a, b)
             }
             _ => {
                 let rel = self.rel(below);
@@ -253,7 +261,7 @@ impl<'a> Maker<'a> {
             let (expr, kind) = self.expr(&q, &rel.cols);
             let name = self.name();
             items.push(format!("{expr} AS {name}"));
-            cols.push(Col { name, kind });
+            cols.push(Col::made(name, kind));
         }
         let filter = match self.chance.of_hundred(40) {
             true => format!(" WHERE {}", self.condition(&q, &rel.cols)),
@@ -336,9 +344,16 @@ impl<'a> Maker<'a> {
                 let taken = cols.iter().any(|c: &Col| c.name == col.name);
                 let name = if taken { self.name() } else { col.name.clone() };
                 items.push(format!("{q}.{} AS {name}", col.name));
+                let kept = match kind {
+                    "JOIN" => true,
+                    "LEFT JOIN" => *q == qa,
+                    "RIGHT JOIN" => *q == qb,
+                    _ => false,
+                };
                 cols.push(Col {
                     name,
-                    kind: col.kind,
+                    traced: col.traced && kept,
+                    ..col
                 });
             }
         }
@@ -353,10 +368,7 @@ impl<'a> Maker<'a> {
                     "coalesce({qa}.{}, {qb}.{}) AS {name}",
                     x[0].name, y[0].name
                 ));
-                cols.push(Col {
-                    name,
-                    kind: Type::Date,
-                });
+                cols.push(Col::made(name, Type::Date));
             }
         }
         let filter = match self.chance.of_hundred(25) {
@@ -507,7 +519,7 @@ impl<'a> Maker<'a> {
                 let name = self.name();
                 items.push(format!("{expr} AS {name}"));
                 groups.push(expr);
-                cols.push(Col { name, kind });
+                cols.push(Col::made(name, kind));
             } else {
                 items.push(format!("{q}.{}", key.name));
                 groups.push(format!("{q}.{}", key.name));
@@ -518,7 +530,7 @@ impl<'a> Maker<'a> {
             let (expr, kind) = self.aggregate(&q, &rel.cols);
             let name = self.name();
             items.push(format!("{expr} AS {name}"));
-            cols.push(Col { name, kind });
+            cols.push(Col::made(name, kind));
         }
         let having = match self.chance.below(8) {
             0 => " HAVING count(*) > 1".to_string(),
@@ -537,6 +549,52 @@ impl<'a> Maker<'a> {
                 groups.join(", ")
             ),
             cols,
+        )
+    }
+
+    /// One row for all.
+    fn total(&mut self, rel: Rel) -> Rel {
+        let q = self.alias();
+        let (mut items, mut cols) = (Vec::new(), Vec::new());
+        for _ in 0..self.chance.between(1, 3) {
+            let (expr, kind) = self.aggregate(&q, &rel.cols);
+            let name = self.name();
+            items.push(format!("{expr} AS {name}"));
+            cols.push(Col::made(name, kind));
+        }
+        select(
+            format!("SELECT {} FROM {}", items.join(", "), rel.from(&q)),
+            cols,
+        )
+    }
+
+    /// Compared with one value of another relation.
+    fn scalar(&mut self, a: Rel, b: Rel) -> Rel {
+        let (qa, qb) = (self.alias(), self.alias());
+        let pairs: Vec<(Col, Col)> = keyable(&a.cols)
+            .into_iter()
+            .flat_map(|x| {
+                let kind = x.kind;
+                of_kind(&b.cols, |k| k == kind && k != Type::Bool)
+                    .into_iter()
+                    .map(move |y| (x.clone(), y))
+            })
+            .collect();
+        if pairs.is_empty() {
+            return self.filter(a);
+        }
+        let (x, y) = self.chance.pick(&pairs);
+        let function = self.chance.pick(&["max", "min"]);
+        let operator = self.chance.pick(&["<", ">=", "="]);
+        select(
+            format!(
+                "SELECT * FROM {} WHERE {qa}.{} {operator} (SELECT {function}({qb}.{}) FROM {})",
+                a.from(&qa),
+                x.name,
+                y.name,
+                b.from(&qb)
+            ),
+            a.cols,
         )
     }
 
@@ -592,7 +650,11 @@ impl<'a> Maker<'a> {
             _ => (format!("count({c}) OVER (PARTITION BY {by})"), Type::Long),
         };
         let name = self.name();
-        let mut cols = self.chosen(&rel.cols, 3);
+        let mut cols: Vec<Col> = self
+            .chosen(&rel.cols, 3)
+            .into_iter()
+            .map(|c| if keys.contains(&c) { c } else { c.untraced() })
+            .collect();
         for key in keys {
             if !cols.contains(&key) {
                 cols.push(key);
@@ -600,7 +662,7 @@ impl<'a> Maker<'a> {
         }
         let mut items: Vec<String> = cols.iter().map(|c| format!("{q}.{}", c.name)).collect();
         items.push(format!("{expr} AS {name}"));
-        cols.push(Col { name, kind });
+        cols.push(Col::made(name, kind));
         select(
             format!("SELECT {} FROM {}", items.join(", "), rel.from(&q)),
             cols,
@@ -668,7 +730,7 @@ impl<'a> Maker<'a> {
                 all.join(", "),
                 self.chance.between(1, 9)
             ),
-            rel.cols,
+            rel.cols.into_iter().map(Col::untraced).collect(),
         )
     }
 }

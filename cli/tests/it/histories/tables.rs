@@ -58,6 +58,26 @@ impl Type {
 pub struct Col {
     pub name: String,
     pub kind: Type,
+    /// It is a source's column all the way down, so that a predicate over it reaches that source.
+    pub traced: bool,
+}
+
+impl Col {
+    /// A column that is computed.
+    pub fn made(name: String, kind: Type) -> Self {
+        Self {
+            name,
+            kind,
+            traced: false,
+        }
+    }
+
+    pub fn untraced(self) -> Self {
+        Self {
+            traced: false,
+            ..self
+        }
+    }
 }
 
 pub type Cells = Vec<String>;
@@ -131,6 +151,7 @@ impl Source {
         let col = |name: &str, kind| Col {
             name: name.into(),
             kind,
+            traced: true,
         };
         let mut cols = vec![col("id", Type::Long), col("d", Type::Date), col("k", key)];
         let further = [
@@ -272,12 +293,13 @@ impl Event {
             29 | 30 => Self::Overwrite(index, source.rows(chance, 8)),
             31..=33 => Self::Optimize(index),
             34 => Self::ZOrder(index, "id".into()),
-            35 => Self::Recreate(index, source.rows(chance, 8)),
-            36 => {
+            35 if chance.of_hundred(50) => Self::Recreate(index, source.rows(chance, 8)),
+            36 if chance.of_hundred(60) => {
                 let name = format!("z{}", source.cols.len());
                 let col = Col {
                     name,
                     kind: chance.pick(&[Type::Int, Type::Text, Type::Date]),
+                    traced: true,
                 };
                 source.cols.push(col.clone());
                 Self::AddColumn(index, col)
@@ -312,6 +334,28 @@ impl Event {
             2 | 3 => Self::TargetDelete(index, condition),
             4..=6 => Self::TargetUpdate(index, b.name.clone(), literal(chance, b.kind), condition),
             _ => Self::TargetOptimize(index),
+        }
+    }
+
+    /// The table that it changes.
+    pub fn table(&self) -> String {
+        match self {
+            Self::Append(s, _)
+            | Self::Overwrite(s, _)
+            | Self::Delete(s, _)
+            | Self::Update(s, ..)
+            | Self::Merge(s, _)
+            | Self::Optimize(s)
+            | Self::ZOrder(s, _)
+            | Self::SoftDelete(s, _)
+            | Self::Recreate(s, _)
+            | Self::AddColumn(s, _)
+            | Self::Restore(s, _)
+            | Self::Checkpoint(s) => format!("s{s}"),
+            Self::TargetInsert(f, _)
+            | Self::TargetDelete(f, _)
+            | Self::TargetUpdate(f, ..)
+            | Self::TargetOptimize(f) => format!("f{f}"),
         }
     }
 
