@@ -9,10 +9,11 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+    DataType, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType,
 };
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use datafusion_proto::physical_plan::AsExecutionPlan;
@@ -23,7 +24,7 @@ use sqlparser::dialect::Dialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use windrow_executor::codec::WindrowCodec;
-use windrow_executor::spark;
+use windrow_executor::session::{Engine, EngineOptions};
 use windrow_flows::dialect::{SparkDialect, rewrite_query};
 
 /// The file with Spark's answers; another one can be named in the environment.
@@ -34,15 +35,15 @@ fn golden() -> String {
 }
 
 pub(crate) fn session(zone: &str) -> SessionState {
-    let mut state = SessionStateBuilder::new()
-        .with_config(spark::session_config(zone))
-        .with_default_features()
-        .with_analyzer_rules(spark::analyzer_rules())
-        .build();
-    spark::register(&mut state).unwrap();
+    let options = EngineOptions {
+        partitions: Some(1),
+        ..EngineOptions::default()
+    };
     let now = "2026-03-10T02:30:00Z".parse().unwrap();
-    state.execution_props_mut().query_execution_start_time = Some(now);
-    state
+    Engine::new(&options)
+        .unwrap()
+        .session(now, zone, false)
+        .unwrap()
 }
 
 /// Parses as the planner does: all identifiers in lower case.
@@ -260,7 +261,12 @@ fn outcome(batches: &[RecordBatch]) -> (String, String) {
 /// What differs from Spark in one line of the file.
 /// A type as far as it is held here: intervals do not know their fields.
 fn spark_type(name: &str) -> String {
-    const DAY_TIME: [&str; 4] = ["interval day to", "interval day", "interval hour", "interval minute"];
+    const DAY_TIME: [&str; 4] = [
+        "interval day to",
+        "interval day",
+        "interval hour",
+        "interval minute",
+    ];
     match DAY_TIME.iter().any(|begin| name.starts_with(begin)) || name == "interval second" {
         true => "interval day to second".into(),
         false => name.into(),
@@ -272,7 +278,9 @@ async fn difference(state: &SessionState, line: &str) -> Option<String> {
     let [_, kind, sql, types, expected] = fields.as_slice() else {
         return Some(format!("a line of {} fields: {line}", fields.len()));
     };
-    let is_query = ["SELECT ", "WITH ", "FROM "].iter().any(|begin| sql.starts_with(begin));
+    let is_query = ["SELECT ", "WITH ", "FROM "]
+        .iter()
+        .any(|begin| sql.starts_with(begin));
     let query = if is_query {
         sql.to_string()
     } else {
