@@ -77,7 +77,7 @@ pub(super) fn exists(from: &DataType, to: &DataType) -> bool {
     let numeric = |t: &DataType| types::is_number(t);
     match (&from, to) {
         (DataType::Utf8, to) => types::is_atomic(to),
-        (from, DataType::Utf8) => types::is_atomic(from),
+        (from, DataType::Utf8) => types::is_atomic(from) || cast_nested::exists(from, to),
         (from, to) if numeric(from) && numeric(to) => true,
         (DataType::Boolean, to) if numeric(to) => true,
         (from, DataType::Boolean) if numeric(from) => true,

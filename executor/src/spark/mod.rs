@@ -9,6 +9,7 @@ mod aggregate;
 mod arithmetic;
 mod array;
 mod bits;
+mod bounds;
 mod cast;
 mod cast_nested;
 mod clock;
@@ -22,6 +23,7 @@ mod floats;
 mod functions;
 mod generate;
 mod hash;
+mod interval;
 mod json;
 mod json_rows;
 mod lambda;
@@ -44,6 +46,7 @@ mod words;
 
 use std::sync::Arc;
 
+pub use bounds::ColumnBounds;
 use datafusion::common::config::{ConfigOptions, Dialect};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::FunctionRegistry;

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::types;
+use super::{interval, types};
 
 /// What an argument may be, and what it is converted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,6 +232,14 @@ impl Params {
             Self::Fixed { all, .. } => all.get(index).copied(),
             Self::Custom(_) => None,
         };
+        // Fields of intervals are taken by functions of their own, once the types are known.
+        let of_interval = matches!(
+            function,
+            "year" | "month" | "day" | "hour" | "minute" | "spark_seconds" | "negative"
+        );
+        if of_interval && given.first().is_some_and(interval::is_interval) {
+            return Ok(given.to_vec());
+        }
         match self {
             Self::Custom(decide) => return decide(given),
             Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
