@@ -276,6 +276,21 @@ impl Table {
             .map_err(|e| damaged(crate::error::plain(&e)))
     }
 
+    /// Writes a checkpoint of this version.
+    pub(crate) async fn write_checkpoint(&self) -> Result<(), TableError> {
+        let (engine, snapshot) = (self.engine.clone(), self.snapshot.clone());
+        let written =
+            tokio::task::spawn_blocking(move || snapshot.checkpoint(engine.as_ref(), None))
+                .await
+                .map_err(|e| DeltaTableError::Generic(e.to_string()));
+        let log = |e: DeltaTableError| TableError::Log {
+            url: self.location.shown(),
+            source: Box::new(e),
+        };
+        written.map_err(log)?.map_err(|e| log(e.into()))?;
+        Ok(())
+    }
+
     /// The active files, a bounded batch at a time.
     pub fn files(&self) -> impl Stream<Item = Result<Vec<DataFile>, TableError>> + Send + use<> {
         let url = self.location.shown();
@@ -437,11 +452,14 @@ fn map_of(map: &MapArray, row: usize) -> HashMap<String, Option<String>> {
     if map.is_null(row) {
         return HashMap::new();
     }
-    let entries = map.value(row);
-    (0..entries.len())
+    let offsets = map.value_offsets();
+    let (keys, values) = (map.keys().as_ref(), map.values().as_ref());
+    (offsets[row] as usize..offsets[row + 1] as usize)
         .filter_map(|i| {
-            let key = text(entries.column(0).as_ref(), i)?.to_string();
-            Some((key, text(entries.column(1).as_ref(), i).map(str::to_string)))
+            Some((
+                text(keys, i)?.to_string(),
+                text(values, i).map(str::to_string),
+            ))
         })
         .collect()
 }
