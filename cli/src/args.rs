@@ -44,6 +44,8 @@ pub enum Command {
     Vacuum(VacuumArgs),
     /// Compute slices of a flow's window anew and compare them with the target, without writing
     Verify(VerifyArgs),
+    /// Compute a range of a flow's history anew, slice by slice
+    Backfill(BackfillArgs),
 }
 
 #[derive(Debug, Args, Clone)]
@@ -119,6 +121,45 @@ pub struct VacuumArgs {
     /// Go on even though an update that runs is older than the retention, and may lose its new files
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct BackfillArgs {
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// The REPLACE WHERE flow, or its table
+    #[arg(long)]
+    pub flow: String,
+    /// The first day (or time) of the range
+    #[arg(long, value_name = "TIME", required_unless_present = "resume")]
+    pub from: Option<String>,
+    /// The end of the range, which is no longer part of it
+    #[arg(long, value_name = "TIME", required_unless_present = "resume")]
+    pub to: Option<String>,
+    /// The calendar's unit of a slice: day, week, month, quarter or year [default: day for up to two months, else month]
+    #[arg(long, value_name = "UNIT")]
+    pub by: Option<String>,
+    /// Slices that are computed at a time; their commits come one after the other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub parallel: usize,
+    /// One commit for the whole range
+    #[arg(long)]
+    pub atomic: bool,
+    /// The DATE or TIMESTAMP column that the range is about [default: that of the flow's predicate]
+    #[arg(long)]
+    pub column: Option<String>,
+    /// Which slices come first
+    #[arg(long, value_enum, default_value_t = Order::Oldest)]
+    pub order: Order,
+    /// Go on with the flow's newest backfill that is not done, or with the one named
+    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    pub resume: Option<Option<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    Oldest,
+    Newest,
 }
 
 #[derive(Debug, Args, Clone)]

@@ -1,6 +1,7 @@
 //! The `windrow` command: reads arguments, calls the scheduler, prints what came of it.
 
 mod args;
+mod backfill;
 mod demo;
 mod events;
 mod init;
@@ -84,6 +85,7 @@ async fn run(cli: &Cli) -> ExitCode {
         Command::Events(args) => events::show(args).await,
         Command::Vacuum(args) => vacuum::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Backfill(args) => backfill::run(args).await,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use owo_colors::OwoColorize;
 use windrow_flows::refresh::Technique;
-use windrow_scheduler::report::{FlowReport, FlowStatus, SourceReport, UpdateReport};
+use windrow_scheduler::report::{FlowReport, FlowStatus, SliceOutcome, SourceReport, UpdateReport};
 
 /// `1234567` as `1,234,567`.
 pub fn count(number: u64) -> String {
@@ -212,6 +212,21 @@ fn reason_words(reason: &str) -> &'static str {
         }
         "PLAN_NOT_INCREMENTALIZABLE" => "a change may touch every row of the result",
         _ => "no cheaper technique of this version applies",
+    }
+}
+
+/// One line for a slice of a backfill that ended.
+pub fn slice_line(slice: &SliceOutcome) -> String {
+    let span = format!("  {} to {}", slice.from, slice.to);
+    match (&slice.error, slice.rows) {
+        (Some(error), _) => format!(
+            "{span}: {} {}: {}",
+            "FAILED".red(),
+            error.code,
+            error.message
+        ),
+        (None, Some(rows)) => format!("{span}: {} written", plural(rows, "row")),
+        (None, None) => span,
     }
 }
 

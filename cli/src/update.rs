@@ -11,7 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::config::{ConfigOverrides, PipelineConfig};
-use windrow_scheduler::report::{FlowReport, UpdateReport, UpdateState};
+use windrow_scheduler::report::{FlowReport, SliceOutcome, UpdateReport, UpdateState};
 use windrow_scheduler::update::{Progress, RowsAtRisk, Update, UpdateOptions};
 
 use crate::args::{Output, PipelineArgs, UpdateArgs};
@@ -309,14 +309,14 @@ fn agree(at_risk: &[RowsAtRisk]) -> Result<(), Fault> {
 }
 
 /// A live line per flow on a terminal, plain lines elsewhere.
-struct Shown {
+pub struct Shown {
     bars: MultiProgress,
     running: Mutex<Vec<(String, ProgressBar)>>,
     output: Output,
 }
 
 impl Shown {
-    fn new(output: Output) -> Self {
+    pub fn new(output: Output) -> Self {
         Self {
             bars: MultiProgress::new(),
             running: Mutex::default(),
@@ -324,7 +324,14 @@ impl Shown {
         }
     }
 
-    fn clear(&self) {
+    fn say(&self, line: &str) {
+        self.bars.suspend(|| match self.output {
+            Output::Text => println!("{line}"),
+            Output::Json => eprintln!("{line}"),
+        });
+    }
+
+    pub fn clear(&self) {
         let _ = self.bars.clear();
     }
 }
@@ -347,10 +354,10 @@ impl Progress for Shown {
         if let Some(at) = running.iter().position(|(f, _)| *f == report.flow) {
             running.swap_remove(at).1.finish_and_clear();
         }
-        let line = text::flow_line(report);
-        self.bars.suspend(|| match self.output {
-            Output::Text => println!("{line}"),
-            Output::Json => eprintln!("{line}"),
-        });
+        self.say(&text::flow_line(report));
+    }
+
+    fn slice_ended(&self, _flow: &str, slice: &SliceOutcome) {
+        self.say(&text::slice_line(slice));
     }
 }

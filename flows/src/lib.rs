@@ -4,6 +4,7 @@
 //! flows run in and whether a schema may change is decided here, from values, and tested here
 //! without a table. Reading and writing tables is left to the crates above.
 
+pub mod calendar;
 pub mod definition;
 pub mod dialect;
 pub mod fault;

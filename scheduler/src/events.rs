@@ -125,7 +125,7 @@ impl Recorder {
     }
 }
 
-fn below(storage: &Url, folder: &str) -> Url {
+pub(crate) fn below(storage: &Url, folder: &str) -> Url {
     let mut url = storage.clone();
     url.set_path(&format!("{}{folder}/", storage.path()));
     url

@@ -4,6 +4,7 @@
 //! Running partition tasks is the executor's work, what a flow means is decided in `flows`, tables
 //! are opened and committed through `delta`.
 
+pub mod backfill;
 pub mod bind;
 pub mod config;
 pub mod event_reader;

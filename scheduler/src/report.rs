@@ -3,6 +3,8 @@
 use serde::Serialize;
 use windrow_flows::refresh::{FallbackReason, Technique};
 
+use crate::backfill::SliceState;
+
 /// A thing that went wrong, with its stable code.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Problem {
@@ -155,5 +157,30 @@ pub struct UpdateReport {
     pub now: String,
     pub flows: Vec<FlowReport>,
     pub warnings: Vec<String>,
+    pub error: Option<Problem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<BackfillReport>,
+}
+
+/// What became of a backfill.
+#[derive(Debug, Clone, Serialize)]
+pub struct BackfillReport {
+    pub id: String,
+    pub column: String,
+    /// The calendar's unit of its slices; `None` for a single one.
+    pub by: Option<String>,
+    pub slices: Vec<SliceOutcome>,
+}
+
+/// What became of a slice.
+#[derive(Debug, Clone, Serialize)]
+pub struct SliceOutcome {
+    pub from: String,
+    pub to: String,
+    pub state: SliceState,
+    /// Rows that were written; `None` when it was done before, or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }

@@ -50,6 +50,21 @@ pub struct RunContext<'a> {
     pub clock: DateTime<Utc>,
     pub partitions: usize,
     pub memory_limit: usize,
+    /// The slice of a backfill that this is.
+    pub slice: Option<&'a SliceRun>,
+}
+
+/// Slices of one backfill commit one after the other: what the last one made the flow's sequence,
+/// once one has committed.
+pub type Turn = tokio::sync::Mutex<Option<Option<i64>>>;
+
+/// A slice of a backfill, of which several are computed at a time.
+pub struct SliceRun {
+    pub backfill: String,
+    pub number: usize,
+    pub from: String,
+    pub to: String,
+    pub turn: Arc<Turn>,
 }
 
 /// A flow that was committed, or had nothing to do.
@@ -216,10 +231,24 @@ async fn stage_and_commit(
     let nothing_goes = work.rows.is_none() || plan.scope.appends;
     let mut copied: Vec<(Vec<String>, Vec<StagedFile>)> = Vec::new();
     let flow_name = &context.project.flows[plan.flow].name;
-    let expected = match &target {
+    let mut expected = match &target {
         Some(table) => table.transaction_version(&app_id(flow_name)).await?,
         None => None,
     };
+    let mut turn = match context.slice {
+        Some(slice) => Some(slice.turn.lock().await),
+        None => None,
+    };
+    if let (Some(turn), Some(table)) = (&turn, &target) {
+        // Slices of the same backfill may have committed since this one was planned; nobody else.
+        expected = turn.unwrap_or(expected);
+        let newer = table.refreshed().await?;
+        if newer.version() != table.version() {
+            check_unchanged(context, Some(table), &newer, flow_name, expected).await?;
+            target = Some(newer);
+            planned = None;
+        }
+    }
     let run_id = format!("{}-{}", context.update_id, uuid::Uuid::new_v4().simple());
     for attempt in 0..COMMIT_TRIES {
         let removal = match (planned.take(), &target) {
@@ -249,6 +278,24 @@ async fn stage_and_commit(
             .chain(&kept)
             .map(|f| f.bytes.unsigned_abs())
             .sum();
+        if let (Some(_), Some(table)) = (context.slice, &target)
+            && metrics.num_files_added == 0
+            && metrics.num_files_removed == 0
+            && !metadata_differs(
+                plan,
+                context.project,
+                &context.project.tables[context.project.flows[plan.flow].table],
+            )?
+        {
+            // A slice without rows on either side leaves no trace.
+            return Ok(Done {
+                version: table.version(),
+                table: table.clone(),
+                committed: false,
+                metrics,
+                sources,
+            });
+        }
         let mut version = target.as_ref().map_or(0, |t| t.version() + 1);
         for _ in 0..MOVES {
             let new_state = next_state(
@@ -276,6 +323,9 @@ async fn stage_and_commit(
             match commit.attempt(&stager.location, version).await? {
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
+                    if let Some(turn) = &mut turn {
+                        **turn = Some(Some(new_state.sequence));
+                    }
                     stager.forget_all_but(&kept).await;
                     let newest = async {
                         match &target {
@@ -494,11 +544,11 @@ impl<'a> Stager<'a> {
             all: Vec::new(),
             copies: 0,
         }
-        .named(context.update_id))
+        .named(context.update_id, context.slice.map_or(0, |s| s.number)))
     }
 
-    fn named(mut self, update_id: &str) -> Self {
-        self.spec.file_prefix = format!("part-{update_id}-s0-a0");
+    fn named(mut self, update_id: &str, slice: usize) -> Self {
+        self.spec.file_prefix = format!("part-{update_id}-s{slice}-a0");
         self
     }
 
@@ -840,7 +890,9 @@ fn commit_of(
         info: json!({"pipeline": context.project.config.name, "update": context.update_id,
             "flow": flow.name, "sequence": state.sequence, "state": staged_state.file,
             "technique": work.decision.technique.word(), "predicate": predicate,
-            "override": plan.is_override, "fingerprint": short_fingerprint(&plan.fingerprint())}),
+            "override": plan.is_override,
+            "backfill": context.slice.map(|s| json!({"id": s.backfill, "from": s.from, "to": s.to})),
+            "fingerprint": short_fingerprint(&plan.fingerprint())}),
         metrics: vec![
             ("numOutputRows".into(), rows),
             ("numDeletedRows".into(), removal.deleted_rows),

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use windrow_delta::{Location, Table};
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
-use windrow_flows::definition::{FlowKind, TableKind};
+use windrow_flows::definition::{ExprText, FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
 use windrow_flows::refresh::Technique;
@@ -25,9 +25,10 @@ use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
-    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
+    Effect, FlowMetrics, FlowReport, FlowStatus, Problem, SliceOutcome, Slices, UpdateReport,
+    UpdateState,
 };
-use crate::run::{Done, RunContext, Stopped, run_flow};
+use crate::run::{Done, RunContext, SliceRun, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
 
 /// Flows that run at the same time; each uses all cores.
@@ -51,6 +52,8 @@ pub struct UpdateOptions {
 pub trait Progress: Send + Sync {
     fn flow_started(&self, flow: &str);
     fn flow_ended(&self, report: &FlowReport);
+    /// A slice of a backfill.
+    fn slice_ended(&self, _flow: &str, _slice: &SliceOutcome) {}
 }
 
 /// Rows that a full refresh would take away and nobody can bring back.
@@ -62,7 +65,7 @@ pub struct RowsAtRisk {
 
 /// A checked update, ready to be planned or run.
 pub struct Update {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     order: Vec<usize>,
     dependencies: Dependencies,
     pub warnings: Vec<String>,
@@ -220,7 +223,7 @@ impl Update {
     }
 
     /// Tables that this update does not touch are read as they are.
-    fn upstream_at_start(&self) -> BTreeMap<usize, Upstream> {
+    pub(crate) fn upstream_at_start(&self) -> BTreeMap<usize, Upstream> {
         self.inner
             .existing
             .iter()
@@ -345,7 +348,7 @@ impl Update {
             .unwrap_or(usize::MAX)
     }
 
-    fn report(&self, state: UpdateState, flows: Vec<FlowReport>) -> UpdateReport {
+    pub(crate) fn report(&self, state: UpdateState, flows: Vec<FlowReport>) -> UpdateReport {
         let error = flows.iter().find_map(|f| {
             f.error.as_ref().map(|e| Problem {
                 code: e.code.clone(),
@@ -364,6 +367,7 @@ impl Update {
             flows,
             warnings: self.warnings.clone(),
             error,
+            backfill: None,
         }
     }
 
@@ -421,7 +425,8 @@ impl Update {
                     running.spawn(async move {
                         let _slot = slots.acquire_owned().await;
                         progress.flow_started(&inner.project.flows[index].name);
-                        let (report, table) = inner.run_one(index, &upstream).await;
+                        let (report, table) =
+                            inner.run_one(index, &upstream, Attempt::default()).await;
                         inner.record_end(index, &report);
                         progress.flow_ended(&report);
                         (index, report, table)
@@ -477,7 +482,7 @@ impl Update {
         report
     }
 
-    async fn begin(&self) -> Result<(), Problem> {
+    pub(crate) async fn begin(&self) -> Result<(), Problem> {
         let inner = &self.inner;
         let config = &inner.project.config;
         let table_problem = |e: windrow_delta::TableError| Problem {
@@ -565,7 +570,7 @@ impl Update {
             .map_err(table_problem)
     }
 
-    async fn end(&self, state: UpdateState) -> Result<(), Problem> {
+    pub(crate) async fn end(&self, state: UpdateState) -> Result<(), Problem> {
         let inner = &self.inner;
         let config = &inner.project.config;
         let level = if state == UpdateState::Completed {
@@ -614,7 +619,7 @@ impl Inner {
         }
     }
 
-    async fn plan(
+    pub(crate) async fn plan(
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
@@ -635,6 +640,9 @@ impl Inner {
         };
         let mut request = self.requests.get(&index).cloned().unwrap_or_default();
         request.spilling_joins = attempt.spilling_joins;
+        if let Some(predicate) = &attempt.override_predicate {
+            request.override_predicate = Some(predicate.clone());
+        }
         let existing = match &attempt.newer {
             Some(newer) => Some(newer.clone()),
             None => self.existing.get(&self.project.flows[index].table).cloned(),
@@ -642,7 +650,12 @@ impl Inner {
         plan_flow(&context, index, existing, &request).await
     }
 
-    fn blank(&self, index: usize, status: FlowStatus, error: Option<Problem>) -> FlowReport {
+    pub(crate) fn blank(
+        &self,
+        index: usize,
+        status: FlowStatus,
+        error: Option<Problem>,
+    ) -> FlowReport {
         let flow = &self.project.flows[index];
         let table = &self.project.tables[flow.table];
         FlowReport {
@@ -718,16 +731,14 @@ impl Inner {
         report.slices.total = u64::from(prepared.work.rows.is_some());
     }
 
-    async fn run_one(
+    pub(crate) async fn run_one(
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
+        attempt: Attempt,
     ) -> (FlowReport, Option<Table>) {
         let mut report = self.blank(index, FlowStatus::Failed, None);
-        match self
-            .try_run(index, upstream, Attempt::default(), &mut report)
-            .await
-        {
+        match self.try_run(index, upstream, attempt, &mut report).await {
             Ok(done) => {
                 report.status = FlowStatus::Completed;
                 report.slices.completed = report.slices.total;
@@ -782,6 +793,7 @@ impl Inner {
                 clock: self.clock,
                 partitions: self.engine.partitions(),
                 memory_limit: self.engine.memory_limit(),
+                slice: attempt.slice.as_deref(),
             };
             let Prepared {
                 state,
@@ -820,11 +832,15 @@ const PLANNED_AGAIN: u32 = 5;
 
 /// What earlier tries at a flow have taught.
 #[derive(Default)]
-struct Attempt {
-    spilling_joins: bool,
+pub(crate) struct Attempt {
+    pub(crate) spilling_joins: bool,
     /// The target as it is by now, when it has moved on since the update began.
-    newer: Option<Table>,
-    again: u32,
+    pub(crate) newer: Option<Table>,
+    pub(crate) again: u32,
+    /// In place of the flow's own predicate and of the update's override.
+    pub(crate) override_predicate: Option<ExprText>,
+    /// The slice of a backfill that this is.
+    pub(crate) slice: Option<Arc<SliceRun>>,
 }
 
 /// The targets as they are, in the project's order.

@@ -442,3 +442,49 @@ fn the_window_changes_while_a_part_of_it_is_refreshed() {
         }
     });
 }
+
+/// A backfill that dies right after a slice's commit goes on with the next one: the log knows what
+/// the ledger did not live to say.
+#[test]
+fn a_backfill_goes_on_after_its_death() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let pipeline = prepared(&scratch.path().join("start"), 5).await?;
+        let range = [
+            "--flow",
+            "t",
+            "--from",
+            "2026-03-01",
+            "--to",
+            "2026-03-07",
+            "--by",
+            "day",
+        ];
+        let range: Vec<&str> = range.into_iter().chain(NOW).collect();
+        let before = pipeline.lake.open(&target("t")).await?.version();
+        let child = pipeline.start("backfill", &range, &[("WINDROW_DIE_AT", "after_commit")])?;
+        let died = crate::program::end(child).await?;
+        if died.exit.is_some() {
+            return Err(format!("it was not killed: {}", died.told()));
+        }
+        // Rows of the slice that is done, and of one that is not.
+        let late = "SELECT DATE '2026-03-01' AS d, 50 AS k, 1 AS x UNION ALL SELECT DATE '2026-03-02', 50, 1";
+        append(&pipeline, "src/s", late).await?;
+        let resumed: Vec<&str> = range.iter().copied().chain(["--resume"]).collect();
+        pipeline.call("backfill", &resumed).await?.expect_exit(0)?;
+        let table = pipeline.lake.open(&target("t")).await?;
+        if table.version() != before.map(|v| v + 6) {
+            return Err(format!("{:?} after {before:?}", table.version()));
+        }
+        let rows = pipeline.lake.all_rows(&target("t")).await?;
+        let days: BTreeSet<&str> = rows
+            .iter()
+            .filter(|r| r[1].as_deref() == Some("50"))
+            .filter_map(|r| r[0].as_deref())
+            .collect();
+        if days != BTreeSet::from(["2026-03-02"]) {
+            return Err(format!("late rows are there for {days:?}"));
+        }
+        vacuumed(&pipeline).await
+    });
+}

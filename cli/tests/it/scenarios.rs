@@ -14,6 +14,12 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    backfill {
+        a_commit_for_each_slice
+        refused
+        slices_that_fail
+        the_whole_range_at_once
+    }
     replace_where {
         aggregates_after_deletes
         all_types_survive_a_rewrite

@@ -74,7 +74,7 @@ struct Player {
 impl Player {
     async fn step(&mut self, step: &Step) -> Outcome {
         match step.verb.as_str() {
-            "run" | "plan" | "validate" | "vacuum" | "verify" => self.call(step).await,
+            "run" | "plan" | "validate" | "vacuum" | "verify" | "backfill" => self.call(step).await,
             "rows" | "query" | "same" | "columns" | "details" | "absent" | "commits"
             | "history" | "unchanged" | "live" | "event" | "sound" => {
                 self.comparisons += 1;
@@ -279,7 +279,8 @@ impl Player {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let ended = self.pipeline.call(&step.verb, &options).await?;
         expect::call(&ended, &step.verb, &step.lines().collect::<Vec<_>>())?;
-        let may_write = matches!(step.verb.as_str(), "run" | "vacuum") && ended.exit != Some(2);
+        let writes = matches!(step.verb.as_str(), "run" | "vacuum" | "backfill");
+        let may_write = writes && ended.exit != Some(2);
         if !may_write {
             let after = self.lake().objects(STORAGE).await?;
             if after != before {
