@@ -132,7 +132,7 @@ pub async fn gather(
         };
         let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
         facts.sources.push(change);
-        facts.predicate_reaches |= filters.reaches(&read.shown);
+        facts.predicate_reaches |= filters.reaches_some(&read.shown);
         if change == SourceChange::Changed {
             let (shown, table) = (read.shown.clone(), table.clone());
             changed.push(ChangedSource {
