@@ -114,6 +114,7 @@ impl Inner {
                         let (_, message) = words_of(&error);
                         tracing::debug!(%error, flow = flow.name, "the change could not be told");
                         plan.scope = Scope::default();
+                        plan.bound.log.take();
                         considered = incremental::not_told(&message);
                         Work {
                             rows: Some(plan.windowed().map_err(query_problem)?),

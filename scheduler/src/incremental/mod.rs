@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 use datafusion::common::{Column, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use futures::StreamExt;
+use object_store::ObjectStoreExt;
 use windrow_delta::DataFile;
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
@@ -91,10 +93,64 @@ pub async fn choose(
     rules: Rules,
 ) -> Result<Chosen> {
     let changed = by_table(changed);
+    // A file that was rearranged away may be gone; the new files of others are there.
+    let rearranged = changed.iter().filter(|c| c.rearranged);
+    let mut gone = are_gone(rearranged.map(|c| (c, c.added.as_slice()))).await;
+    if !gone {
+        match choose_among(plan, &changed, rules).await {
+            Ok(chosen) => return Ok(chosen),
+            Err(error) => {
+                let all = changed
+                    .iter()
+                    .flat_map(|c| [(c, c.added.as_slice()), (c, c.removed.as_slice())]);
+                gone = are_gone(all).await;
+                if !gone {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    plan.scope = Scope::default();
+    plan.bound.log.take();
+    Ok(Chosen {
+        decision: decision_for(vec![FallbackReason::DataFileMissing]),
+        rows: Some(plan.windowed()?),
+        typed: false,
+        considered: Vec::new(),
+        bytes_read: 0,
+    })
+}
+
+/// Whether some of the files are not there any more. What can't be found out counts as there.
+async fn are_gone<'a>(files: impl Iterator<Item = (&'a ChangedSource, &'a [DataFile])>) -> bool {
+    const AT_ONCE: usize = 32;
+    let mut paths = Vec::new();
+    for (source, files) in files {
+        let store = source.table.location().store();
+        let known = files.iter().filter_map(|f| f.path().ok());
+        paths.extend(known.map(|path| (store.clone(), path)));
+    }
+    let missing = futures::stream::iter(paths)
+        .map(|(store, path)| async move {
+            matches!(
+                store.head(&path).await,
+                Err(object_store::Error::NotFound { .. })
+            )
+        })
+        .buffer_unordered(AT_ONCE)
+        .any(|missing| async move { missing });
+    missing.await
+}
+
+async fn choose_among(
+    plan: &mut FlowPlan,
+    changed: &[ChangedSource],
+    rules: Rules,
+) -> Result<Chosen> {
     plan.bound.log.take();
     let optimized = plan.bound.state.optimize(&plan.windowed()?)?;
     let mut choice = Choice {
-        changed: &changed,
+        changed,
         rules,
         considered: Vec::new(),
         bytes_read: 0,
