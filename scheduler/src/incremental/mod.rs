@@ -13,11 +13,12 @@ mod merge;
 mod touched;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use datafusion::common::{Column, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use futures::StreamExt;
-use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use windrow_delta::DataFile;
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
@@ -94,16 +95,13 @@ pub async fn choose(
 ) -> Result<Chosen> {
     let changed = by_table(changed);
     // A file that was rearranged away may be gone; the new files of others are there.
-    let rearranged = changed.iter().filter(|c| c.rearranged);
-    let mut gone = are_gone(rearranged.map(|c| (c, c.added.as_slice()))).await;
+    let rearranged = objects(changed.iter().filter(|c| c.rearranged), false);
+    let mut gone = are_gone(rearranged).await;
     if !gone {
         match choose_among(plan, &changed, rules).await {
             Ok(chosen) => return Ok(chosen),
             Err(error) => {
-                let all = changed
-                    .iter()
-                    .flat_map(|c| [(c, c.added.as_slice()), (c, c.removed.as_slice())]);
-                gone = are_gone(all).await;
+                gone = are_gone(objects(changed.iter(), true)).await;
                 if !gone {
                     return Err(error);
                 }
@@ -121,25 +119,33 @@ pub async fn choose(
     })
 }
 
-/// Whether some of the files are not there any more. What can't be found out counts as there.
-async fn are_gone<'a>(files: impl Iterator<Item = (&'a ChangedSource, &'a [DataFile])>) -> bool {
-    const AT_ONCE: usize = 32;
-    let mut paths = Vec::new();
-    for (source, files) in files {
+/// The objects of changed files, with removed ones or only the added.
+fn objects<'a>(
+    changed: impl Iterator<Item = &'a ChangedSource>,
+    with_removed: bool,
+) -> Vec<(Arc<dyn ObjectStore>, Path)> {
+    let mut found = Vec::new();
+    for source in changed {
         let store = source.table.location().store();
-        let known = files.iter().filter_map(|f| f.path().ok());
-        paths.extend(known.map(|path| (store.clone(), path)));
+        let removed = source.removed.iter().filter(|_| with_removed);
+        let paths = source.added.iter().chain(removed).map(DataFile::path);
+        found.extend(paths.filter_map(Result::ok).map(|p| (store.clone(), p)));
     }
-    let missing = futures::stream::iter(paths)
-        .map(|(store, path)| async move {
-            matches!(
-                store.head(&path).await,
-                Err(object_store::Error::NotFound { .. })
-            )
-        })
-        .buffer_unordered(AT_ONCE)
-        .any(|missing| async move { missing });
-    missing.await
+    found
+}
+
+/// Whether some of the objects are not there any more. What can't be found out counts as there.
+async fn are_gone(objects: Vec<(Arc<dyn ObjectStore>, Path)>) -> bool {
+    const AT_ONCE: usize = 32;
+    for some in objects.chunks(AT_ONCE) {
+        let heads = some.iter().map(|(store, path)| store.head(path));
+        for head in futures::future::join_all(heads).await {
+            if matches!(head, Err(object_store::Error::NotFound { .. })) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 async fn choose_among(
@@ -250,7 +256,7 @@ impl Choice<'_> {
         if !self.candidates.is_empty() {
             return Ok(Found::Something);
         }
-        let net = self.is_worth_comparing(plan).await?;
+        let net = self.rules.base_is_exact && self.is_worth_comparing(plan).await?;
         let parts = match touched::find(plan, optimized, self.changed, net).await? {
             Touched::Nothing { bytes_read } => {
                 self.bytes_read += bytes_read;
