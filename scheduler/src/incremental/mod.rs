@@ -438,11 +438,7 @@ impl Choice<'_> {
         let best = (0..self.candidates.len()).min_by_key(|i| self.candidates[*i].cost.total());
         let best = match best.map(|i| self.candidates.swap_remove(i)) {
             None => {
-                let reason = if plan.pinned.is_some() {
-                    FallbackReason::UnsupportedReplaceWherePredicate
-                } else {
-                    FallbackReason::PlanNotIncrementalizable
-                };
+                let reason = FallbackReason::PlanNotIncrementalizable;
                 if !reasons.contains(&reason) {
                     reasons.push(reason);
                 }
