@@ -59,6 +59,9 @@ pub struct DefinedRefresh {
     #[serde(default = "yes")]
     pub predicate_deterministic: bool,
     pub time_zone: String,
+    /// The clock of the refresh, as RFC 3339; empty in states of older versions.
+    #[serde(default)]
+    pub clock: String,
     /// Set when the query itself depends on the clock: the clock then, as RFC 3339.
     pub query_clock: Option<String>,
     pub sources: Vec<SourceState>,

@@ -18,6 +18,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
 };
+use futures::{StreamExt, future, stream};
 use tokio::sync::Mutex;
 use url::Url;
 use windrow_delta::{Location, Table, TableError};
@@ -76,20 +77,54 @@ pub enum Upstream {
 #[derive(Debug, Default)]
 pub struct Sources {
     opened: Mutex<HashMap<Url, Option<Table>>>,
+    /// By the location's own URL.
+    pinned: HashMap<String, Table>,
 }
 
 impl Sources {
+    /// Sources of which some are read at versions that are given.
+    pub fn pinned(tables: impl IntoIterator<Item = Table>) -> Self {
+        let by_url = |t: Table| (t.location().url().to_string(), t);
+        Self {
+            opened: Mutex::default(),
+            pinned: tables.into_iter().map(by_url).collect(),
+        }
+    }
+
     async fn open(&self, project: &Project, url: &Url) -> Result<Option<Table>, TableError> {
         let mut opened = self.opened.lock().await;
         if let Some(table) = opened.get(url) {
             return Ok(table.clone());
         }
         let location = Location::open(url, &project.config.store_options)?;
+        if let Some(table) = self.pinned.get(location.url().as_str()) {
+            return Ok(Some(table.clone()));
+        }
         let table = Table::open(&location, None).await?;
         opened.insert(url.clone(), table.clone());
         Ok(table)
     }
+
+    /// Opens tables side by side, so that the queries that read them find them open. What can't be
+    /// opened is left to the query that names it, which has a place in a file to show.
+    pub async fn open_ahead(&self, project: &Project, urls: Vec<Url>) {
+        let options = &project.config.store_options;
+        let opened: Vec<(Url, Option<Table>)> = stream::iter(urls)
+            .map(|url| async move {
+                let location = Location::open(&url, options).ok()?;
+                let table = Table::open(&location, None).await.ok()?;
+                Some((url, table))
+            })
+            .buffer_unordered(OPENED_AT_ONCE)
+            .filter_map(future::ready)
+            .collect()
+            .await;
+        self.opened.lock().await.extend(opened);
+    }
 }
+
+/// Tables that are opened side by side.
+pub const OPENED_AT_ONCE: usize = 16;
 
 /// Everything that binding a query needs.
 pub struct Binder<'a> {

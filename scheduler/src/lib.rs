@@ -24,3 +24,5 @@ mod run;
 mod selection;
 pub mod update;
 mod update_events;
+pub mod verify;
+mod verify_slices;

@@ -88,6 +88,13 @@ scenarios! {
         source_made_anew
         zoned_and_naive_timestamps
     }
+    verify {
+        differences_are_shown
+        nothing_to_verify
+        rounding_is_no_difference
+        slices_and_views
+        sources_at_their_versions
+    }
     incremental {
         appended_rows_touch_no_file
         columns_that_nobody_reads
