@@ -129,7 +129,19 @@ pub fn plan(report: &UpdateReport) -> String {
             let _ = writeln!(out, "  {label:<9}  {}", source(s, width));
         }
         if let Some(technique) = flow.technique {
-            let _ = writeln!(out, "  technique  {}", technique.word());
+            let cost_of = |technique: Technique| {
+                let found = flow.considered.iter().find(|c| c.technique == technique);
+                found.and_then(|c| c.cost)
+            };
+            let costs = match (cost_of(technique), cost_of(Technique::CompleteRecompute)) {
+                (Some(own), Some(whole)) if technique != Technique::CompleteRecompute => format!(
+                    "   about {} read and written, {} for the whole",
+                    bytes(own),
+                    bytes(whole)
+                ),
+                _ => String::new(),
+            };
+            let _ = writeln!(out, "  technique  {}{costs}", technique.word());
             for considered in &flow.considered {
                 for issue in &considered.issues {
                     let _ = writeln!(
@@ -164,6 +176,9 @@ pub fn plan(report: &UpdateReport) -> String {
 fn effect(flow: &FlowReport) -> String {
     if flow.technique == Some(Technique::NoOp) {
         return "nothing changed that can reach the window; nothing is written".into();
+    }
+    if flow.technique == Some(Technique::AppendOnly) {
+        return "adds rows; all files of the target stay as they are".into();
     }
     match &flow.effect {
         None => "makes the table".into(),

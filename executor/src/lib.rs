@@ -6,6 +6,7 @@
 
 pub mod codec;
 pub mod files;
+mod full_join;
 pub mod local;
 pub mod predicate;
 mod relabel;

@@ -18,6 +18,7 @@ use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use crate::full_join::KeysOfFullJoins;
 use crate::spark;
 
 /// Limits of the engine in this process.
@@ -156,6 +157,8 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         .position(|rule| rule.name() == "simplify_expressions")
         .map_or(0, |at| at + 1);
     rules.insert(behind, Arc::new(spark::ColumnBounds));
+    // Filters reach a join in one pass, and its inputs in the next.
+    rules.insert(0, Arc::new(KeysOfFullJoins));
     rules
 }
 

@@ -30,7 +30,7 @@ use windrow_flows::refresh::{Decision, Technique};
 
 use crate::bind::words_of;
 use crate::evolve::Fill;
-use crate::facts::{self, short_fingerprint};
+use crate::facts;
 use crate::failpoint;
 use crate::flow::{FlowPlan, KIND, OWNER, ScanFilters, kind_word, planned, source_reports};
 use crate::project::{Project, ProjectTable};
@@ -892,7 +892,7 @@ fn commit_of(
             "technique": work.decision.technique.word(), "predicate": predicate,
             "override": plan.is_override,
             "backfill": context.slice.map(|s| json!({"id": s.backfill, "from": s.from, "to": s.to})),
-            "fingerprint": short_fingerprint(&plan.fingerprint())}),
+            "fingerprint": facts::run_fingerprint(plan, context.project.time_zone(), &context.clock)}),
         metrics: vec![
             ("numOutputRows".into(), rows),
             ("numDeletedRows".into(), removal.deleted_rows),

@@ -18,7 +18,9 @@ use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, 
 pub const HIT: &str = "__windrow_hit";
 
 /// Values of a column that are listed in a condition; above, only bounds are.
-const LISTED: usize = 200;
+pub const LISTED: usize = 2_000;
+/// Values that are listed of all columns together.
+const LISTED_IN_ALL: usize = 4_000;
 /// Ranges by which a list is bounded, for the statistics of files.
 const RANGES: usize = 12;
 /// Values of which the gaps are looked for.
@@ -156,10 +158,11 @@ impl Keys {
     /// for which `usable` holds are named in it.
     pub fn bounds(&self, usable: impl Fn(&str) -> bool) -> Result<Expr> {
         let mut parts = Vec::new();
+        let mut left = LISTED_IN_ALL;
         for (index, column) in self.columns.iter().enumerate() {
             if usable(column) {
                 let arrays: Vec<&ArrayRef> = self.rows.iter().map(|b| b.column(index)).collect();
-                parts.extend(column_bounds(column, &arrays)?);
+                parts.extend(column_bounds(column, &arrays, &mut left)?);
             }
         }
         Ok(conjunction(parts).unwrap_or_else(|| lit(true)))
@@ -167,7 +170,7 @@ impl Keys {
 }
 
 /// A condition on one column that holds for all its values.
-fn column_bounds(column: &str, arrays: &[&ArrayRef]) -> Result<Option<Expr>> {
+fn column_bounds(column: &str, arrays: &[&ArrayRef], left: &mut usize) -> Result<Option<Expr>> {
     let own = || Expr::Column(Column::new_unqualified(column));
     let has_null = arrays.iter().any(|a| a.null_count() > 0);
     let (mut distinct, mut ends) = (HashSet::new(), None);
@@ -184,7 +187,13 @@ fn column_bounds(column: &str, arrays: &[&ArrayRef]) -> Result<Option<Expr>> {
         Some((low, high)) if distinct.len() > SORTED => {
             Some(own().gt_eq(lit(low)).and(own().lt_eq(lit(high))))
         }
-        _ => listed(column, distinct.into_iter().collect()),
+        _ => {
+            let most = (*left).min(LISTED);
+            if distinct.len() <= most {
+                *left -= distinct.len();
+            }
+            listed(column, distinct.into_iter().collect(), most)
+        }
     };
     Ok(Some(match (values, has_null) {
         (Some(values), true) => values.or(own().is_null()),
@@ -208,17 +217,18 @@ fn widen(ends: &mut Option<(ScalarValue, ScalarValue)>, value: &ScalarValue) {
     }
 }
 
-/// `column IN (...)` and the ranges in which the values lie; `None` for no values.
-pub fn listed(column: &str, mut values: Vec<ScalarValue>) -> Option<Expr> {
+/// `column IN (...)` and the ranges in which the values lie; with more than `most` values the ranges
+/// alone. `None` for no values.
+pub fn listed(column: &str, mut values: Vec<ScalarValue>, most: usize) -> Option<Expr> {
     let own = || Expr::Column(Column::new_unqualified(column));
     if values.is_empty() {
         return None;
     }
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    let list = (values.len() <= LISTED)
+    let list = (values.len() <= most)
         .then(|| own().in_list(values.iter().map(|v| lit(v.clone())).collect(), false));
     // A short list is held against statistics value by value.
-    if values.len() <= RANGES {
+    if values.len() <= RANGES && list.is_some() {
         return list;
     }
     let ranges = ranges(&values)
@@ -314,7 +324,7 @@ mod tests {
             .into_iter()
             .map(|d| ScalarValue::Int64(Some(d)))
             .collect();
-        let text = listed("d", values).unwrap().to_string();
+        let text = listed("d", values, 100).unwrap().to_string();
         assert_eq!(
             text,
             "d >= Int64(0) AND d <= Int64(999) OR d >= Int64(50000) AND d <= Int64(50099)"

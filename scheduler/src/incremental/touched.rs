@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, LogicalPla
 use windrow_executor::local;
 
 use super::affected::{Affected, Differ};
-use super::keys::{Keys, can_be_key, listed};
+use super::keys::{Keys, LISTED, can_be_key, listed};
 use super::telling_columns;
 use crate::facts::ChangedSource;
 use crate::flow::FlowPlan;
@@ -22,7 +22,7 @@ use crate::flow::FlowPlan;
 const MOST_KEYS: usize = 200_000;
 const MOST_KEY_BYTES: usize = 64 << 20;
 /// Values of one column that are listed in a predicate.
-const MOST_VALUES: usize = 2_000;
+const MOST_VALUES: usize = LISTED;
 
 /// What a change touches of the window.
 pub enum Touched {
@@ -317,12 +317,8 @@ fn among(column: &str, values: HashSet<ScalarValue>) -> Expr {
             .into_iter()
             .map(|v| own().eq(lit(v)))
             .reduce(Expr::or)
-    } else if values.len() > 200 {
-        // The ranges let files be passed over, the list is what is meant.
-        let exact = own().in_list(values.iter().map(|v| lit(v.clone())).collect(), false);
-        listed(column, values).map(|ranges| ranges.and(exact))
     } else {
-        listed(column, values)
+        listed(column, values, LISTED)
     };
     match (list, has_null) {
         (Some(list), true) => list.or(own().is_null()),
