@@ -148,25 +148,25 @@ fn is_ours(entry: &[u8], run_id: &str) -> bool {
         .any(|a| a.pointer("/commitInfo/txnId").and_then(Value::as_str) == Some(run_id))
 }
 
-/// Writes a checkpoint when the table's interval says so. A checkpoint only makes reading faster,
-/// so a failure is reported to the log and otherwise passed over.
-pub async fn checkpoint_if_due(table: &Table) {
+/// Whether the table's interval asks for a checkpoint of `version`.
+pub fn checkpoint_is_due(table: &Table, version: i64) -> bool {
     let interval = table
         .properties()
         .get("delta.checkpointInterval")
         .and_then(|v| v.parse::<i64>().ok())
         .filter(|v| *v > 0)
         .unwrap_or(10);
+    version != 0 && version % interval == 0
+}
+
+/// Writes a checkpoint when the table's interval says so. A checkpoint only makes reading faster,
+/// so a failure is reported to the log and otherwise passed over.
+pub async fn checkpoint_if_due(table: &Table) {
     let version = table.version();
-    if version == 0 || version % interval != 0 {
+    if !checkpoint_is_due(table, version) {
         return;
     }
-    let mut full = deltalake::DeltaTable::new(table.location().log_store().clone());
-    let made = match full.load_version(version as u64).await {
-        Ok(()) => deltalake::checkpoints::create_checkpoint(&full, None).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = made {
+    if let Err(error) = table.write_checkpoint().await {
         tracing::warn!(table = %table.location().shown(), version, %error, "no checkpoint was written");
     }
 }

@@ -6,7 +6,9 @@
 
 pub mod changes;
 pub mod commit;
+mod engine;
 pub mod error;
+mod file_statistics;
 pub mod partition;
 pub mod protocol;
 pub mod prune;

@@ -6,7 +6,8 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::compute::kernels::cast_utils::Parser;
+use datafusion::arrow::datatypes::{DataType, Date32Type, TimeUnit};
 use datafusion::common::ScalarValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -94,6 +95,11 @@ pub fn value(text: Option<&str>, data_type: &DataType) -> Result<ScalarValue, St
         DataType::Binary => Ok(ScalarValue::Binary(Some(
             text.chars().map(|c| c as u32 as u8).collect(),
         ))),
+        DataType::Utf8 => Ok(ScalarValue::Utf8(Some(text.to_string()))),
+        // The most usual ones by themselves: a table may have very many files.
+        DataType::Date32 if let Some(days) = Date32Type::parse(text) => {
+            Ok(ScalarValue::Date32(Some(days)))
+        }
         _ => {
             let value = ScalarValue::try_from_string(text.to_string(), data_type)
                 .map_err(|e| format!("partition value `{text}` is no {data_type}: {e}"))?;

@@ -11,17 +11,18 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array,
 };
-use datafusion::arrow::compute::kernels::cast_utils::parse_decimal;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, SchemaRef, TimeUnit};
+use datafusion::arrow::compute::kernels::cast_utils::{Parser, parse_decimal};
+use datafusion::arrow::datatypes::{DataType, Date32Type, Decimal128Type, SchemaRef, TimeUnit};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
-use serde_json::value::RawValue;
 
 use crate::error::TableError;
+use crate::file_statistics::FileStatistics;
+pub use crate::file_statistics::record_count;
 use crate::partition;
 use crate::schema::TableSchema;
 use crate::table::DataFile;
@@ -216,13 +217,18 @@ impl Pruner {
     fn statistics(&self, files: &[DataFile]) -> Statistics {
         let mut columns = BTreeMap::new();
         let mut rows = vec![None; files.len()];
-        let parsed: Vec<Option<JsonStats<'_>>> = files
+        let names: Vec<&str> = self
+            .columns
             .iter()
-            .map(|f| {
-                f.stats
-                    .as_deref()
-                    .and_then(|text| serde_json::from_str(text).ok())
+            .filter_map(|index| {
+                let name = self.predicate.schema.field(*index).name();
+                let column = self.schema.column(name)?;
+                Some(column.physical_name.as_str())
             })
+            .collect();
+        let parsed: Vec<Option<FileStatistics<'_>>> = files
+            .iter()
+            .map(|f| FileStatistics::of(f.stats.as_deref()?, &names))
             .collect();
         for (row, stats) in parsed.iter().enumerate() {
             rows[row] = stats.as_ref().and_then(|s| s.num_records);
@@ -240,17 +246,19 @@ impl Pruner {
                     }
                 }
             } else if let Some(table_column) = self.schema.column(field.name()) {
-                let key = table_column.physical_name.as_str();
+                let at = names
+                    .iter()
+                    .position(|name| *name == table_column.physical_name);
                 for (row, stats) in parsed.iter().enumerate() {
-                    let Some(stats) = stats else { continue };
-                    column.null_counts[row] = stats
-                        .null_count
-                        .get(key)
-                        .and_then(|raw| raw.get().parse().ok());
-                    if let Some(raw) = stats.min_values.get(key) {
+                    let (Some(stats), Some(at)) = (stats, at) else {
+                        continue;
+                    };
+                    column.null_counts[row] =
+                        stats.null_count[at].and_then(|raw| raw.get().parse().ok());
+                    if let Some(raw) = stats.min_values[at] {
                         column.min[row] = bound(raw.get(), data_type, Side::Min);
                     }
-                    if let Some(raw) = stats.max_values.get(key) {
+                    if let Some(raw) = stats.max_values[at] {
                         column.max[row] = bound(raw.get(), data_type, Side::Max);
                     }
                 }
@@ -268,25 +276,6 @@ fn query_error(url: &str, source: DataFusionError) -> TableError {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct JsonStats<'a> {
-    #[serde(rename = "numRecords", default)]
-    num_records: Option<u64>,
-    #[serde(rename = "minValues", default, borrow)]
-    min_values: BTreeMap<String, &'a RawValue>,
-    #[serde(rename = "maxValues", default, borrow)]
-    max_values: BTreeMap<String, &'a RawValue>,
-    #[serde(rename = "nullCount", default, borrow)]
-    null_count: BTreeMap<String, &'a RawValue>,
-}
-
-/// `numRecords` of a file's statistics.
-pub fn record_count(stats: Option<&str>) -> Option<u64> {
-    serde_json::from_str::<JsonStats<'_>>(stats?)
-        .ok()?
-        .num_records
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Min,
@@ -299,7 +288,7 @@ fn bound(raw: &str, data_type: &DataType, side: Side) -> ScalarValue {
     if raw == "null" {
         return null();
     }
-    let text: Option<String> = serde_json::from_str(raw).ok();
+    let text = || serde_json::from_str::<String>(raw).ok();
     let parsed = match data_type {
         DataType::Float32 | DataType::Float64 => {
             let number = match side {
@@ -316,19 +305,21 @@ fn bound(raw: &str, data_type: &DataType, side: Side) -> ScalarValue {
             };
         }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let micros = text.as_deref().and_then(|t| timestamp_bound(t, side));
+            let micros = text().and_then(|t| timestamp_bound(&t, side));
             micros.map(|v| ScalarValue::TimestampMicrosecond(Some(v), zone.clone()))
         }
         DataType::Decimal128(precision, scale) => decimal_bound(raw, *precision, *scale)
             .map(|v| ScalarValue::Decimal128(Some(v), *precision, *scale)),
-        DataType::Utf8 => text.map(|t| ScalarValue::Utf8(Some(t))),
-        DataType::Utf8View => text.map(|t| ScalarValue::Utf8View(Some(t))),
-        DataType::Date32 => text.and_then(|t| ScalarValue::try_from_string(t, data_type).ok()),
-        DataType::Boolean
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64 => ScalarValue::try_from_string(raw.to_string(), data_type).ok(),
+        DataType::Utf8 => text().map(|t| ScalarValue::Utf8(Some(t))),
+        DataType::Utf8View => text().map(|t| ScalarValue::Utf8View(Some(t))),
+        DataType::Date32 => text()
+            .and_then(|t| Date32Type::parse(&t))
+            .map(|days| ScalarValue::Date32(Some(days))),
+        DataType::Boolean => raw.parse().ok().map(|v| ScalarValue::Boolean(Some(v))),
+        DataType::Int8 => raw.parse().ok().map(|v| ScalarValue::Int8(Some(v))),
+        DataType::Int16 => raw.parse().ok().map(|v| ScalarValue::Int16(Some(v))),
+        DataType::Int32 => raw.parse().ok().map(|v| ScalarValue::Int32(Some(v))),
+        DataType::Int64 => raw.parse().ok().map(|v| ScalarValue::Int64(Some(v))),
         _ => None,
     };
     parsed.unwrap_or_else(null)

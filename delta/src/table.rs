@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use datafusion::arrow::array::{Array, AsArray, MapArray, RecordBatch, StructArray};
 use datafusion::arrow::datatypes::{Int32Type, Int64Type};
-use deltalake::kernel::Snapshot;
+use delta_kernel::engine::arrow_data::ArrowEngineData;
+use delta_kernel::scan::{ScanBuilder, ScanMetadata, StatsOptions};
+use delta_kernel::snapshot::{Snapshot, SnapshotBuilder, SnapshotRef};
 use deltalake::{DeltaTableError, ObjectStoreError};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt};
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use crate::engine::LogEngine;
 use crate::error::TableError;
 use crate::schema::TableSchema;
 use crate::store::Location;
@@ -22,7 +25,8 @@ use crate::store::Location;
 #[derive(Clone)]
 pub struct Table {
     location: Location,
-    snapshot: Arc<Snapshot>,
+    engine: Arc<LogEngine>,
+    snapshot: SnapshotRef,
     schema: Arc<TableSchema>,
     properties: Arc<HashMap<String, String>>,
     /// Transactions that were looked up: each look reads the log, and this version never changes.
@@ -111,8 +115,13 @@ impl Table {
                 reason: "versions count from 0".into(),
             })?),
         };
-        match Snapshot::try_new(location.log_store().as_ref(), asked).await {
-            Ok(snapshot) => Ok(Some(Self::new(location.clone(), Arc::new(snapshot))?)),
+        let engine = Arc::new(LogEngine::new(location));
+        let mut builder = Snapshot::builder_for(location.url());
+        if let Some(version) = asked {
+            builder = builder.at_version(version);
+        }
+        match build(builder, engine.clone()).await {
+            Ok(snapshot) => Ok(Some(Self::new(location.clone(), engine, snapshot)?)),
             Err(error) if is_absent(&error) || !has_log(location).await? => match version {
                 None => Ok(None),
                 Some(version) => Err(TableError::VersionGone {
@@ -149,20 +158,22 @@ impl Table {
 
     /// The same table at its newest version; cheap when nothing was committed since.
     pub async fn refreshed(&self) -> Result<Self, TableError> {
-        let snapshot = self
-            .snapshot
-            .clone()
-            .update(self.location.log_store().engine(None), None)
+        let builder = Snapshot::builder_from(self.snapshot.clone());
+        let snapshot = build(builder, self.engine.clone())
             .await
             .map_err(|e| TableError::Log {
                 url: self.location.shown(),
                 source: Box::new(e),
             })?;
-        Self::new(self.location.clone(), snapshot)
+        Self::new(self.location.clone(), self.engine.clone(), snapshot)
     }
 
-    fn new(location: Location, snapshot: Arc<Snapshot>) -> Result<Self, TableError> {
-        let metadata = snapshot.metadata();
+    fn new(
+        location: Location,
+        engine: Arc<LogEngine>,
+        snapshot: SnapshotRef,
+    ) -> Result<Self, TableError> {
+        let metadata = snapshot.table_configuration().metadata();
         let raw = serde_json::to_value(metadata).map_err(|e| TableError::Damaged {
             url: location.shown(),
             reason: e.to_string(),
@@ -181,7 +192,8 @@ impl Table {
         let properties = metadata.configuration().clone();
         let table = Self {
             location,
-            snapshot,
+            engine,
+            snapshot: snapshot.clone(),
             schema: Arc::new(schema),
             properties: Arc::new(properties),
             transactions: Arc::default(),
@@ -200,7 +212,7 @@ impl Table {
 
     /// The table's identity: another one at the same place has another id.
     pub fn id(&self) -> &str {
-        self.snapshot.metadata().id()
+        self.snapshot.table_configuration().metadata().id()
     }
 
     pub fn schema(&self) -> &Arc<TableSchema> {
@@ -212,26 +224,26 @@ impl Table {
     }
 
     pub fn comment(&self) -> Option<&str> {
-        self.snapshot.metadata().description()
-    }
-
-    pub fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
+        self.snapshot.table_configuration().metadata().description()
     }
 
     /// The metadata action as JSON, for a commit that changes a part of it.
     pub fn metadata_json(&self) -> Result<Value, TableError> {
-        serde_json::to_value(self.snapshot.metadata()).map_err(|e| TableError::Damaged {
-            url: self.location.shown(),
-            reason: e.to_string(),
+        serde_json::to_value(self.snapshot.table_configuration().metadata()).map_err(|e| {
+            TableError::Damaged {
+                url: self.location.shown(),
+                reason: e.to_string(),
+            }
         })
     }
 
     /// The protocol action as JSON.
     pub fn protocol_json(&self) -> Result<Value, TableError> {
-        serde_json::to_value(self.snapshot.protocol()).map_err(|e| TableError::Damaged {
-            url: self.location.shown(),
-            reason: e.to_string(),
+        serde_json::to_value(self.snapshot.table_configuration().protocol()).map_err(|e| {
+            TableError::Damaged {
+                url: self.location.shown(),
+                reason: e.to_string(),
+            }
         })
     }
 
@@ -250,16 +262,9 @@ impl Table {
     }
 
     async fn read_transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
-        let engine = self.location.log_store().engine(None);
-        let (url, version, app_id) = (
-            self.location.url().clone(),
-            self.snapshot.version(),
-            app_id.to_string(),
-        );
+        let (engine, snapshot) = (self.engine.clone(), self.snapshot.clone());
+        let app_id = app_id.to_string();
         let read = tokio::task::spawn_blocking(move || {
-            let snapshot = delta_kernel::Snapshot::builder_for(url)
-                .at_version(version)
-                .build(engine.as_ref())?;
             snapshot.get_app_id_version(&app_id, engine.as_ref())
         });
         let damaged = |reason: String| TableError::Damaged {
@@ -271,27 +276,97 @@ impl Table {
             .map_err(|e| damaged(crate::error::plain(&e)))
     }
 
+    /// Writes a checkpoint of this version.
+    pub(crate) async fn write_checkpoint(&self) -> Result<(), TableError> {
+        let (engine, snapshot) = (self.engine.clone(), self.snapshot.clone());
+        let written =
+            tokio::task::spawn_blocking(move || snapshot.checkpoint(engine.as_ref(), None))
+                .await
+                .map_err(|e| DeltaTableError::Generic(e.to_string()));
+        let log = |e: DeltaTableError| TableError::Log {
+            url: self.location.shown(),
+            source: Box::new(e),
+        };
+        written.map_err(log)?.map_err(|e| log(e.into()))?;
+        Ok(())
+    }
+
     /// The active files, a bounded batch at a time.
     pub fn files(&self) -> impl Stream<Item = Result<Vec<DataFile>, TableError>> + Send + use<> {
         let url = self.location.shown();
-        let batches = self
-            .snapshot
-            .files(self.location.log_store().as_ref(), None);
-        batches
-            .map_err({
-                let url = url.clone();
-                move |e| TableError::Log {
-                    url: url.clone(),
-                    source: Box::new(e),
+        let (engine, snapshot) = (self.engine.clone(), self.snapshot.clone());
+        let (sender, receiver) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+        tokio::task::spawn_blocking(move || {
+            let batches = scan(&snapshot, &engine).map_err(DeltaTableError::from);
+            let log = |e: DeltaTableError| TableError::Log {
+                url: url.clone(),
+                source: Box::new(e),
+            };
+            let mut batches = match batches {
+                Ok(batches) => batches,
+                Err(error) => {
+                    let _ = sender.blocking_send(Err(log(error)));
+                    return;
                 }
-            })
-            .map(move |batch| {
-                files_of(&batch?).map_err(|reason| TableError::Damaged {
-                    url: url.clone(),
-                    reason,
-                })
-            })
+            };
+            // A receiver that is gone wants no more.
+            while let Some(batch) = batches.next()
+                && !sender.is_closed()
+            {
+                let files = batch.and_then(rows).map_err(|e| log(e.into()));
+                let files = files.and_then(|batch| {
+                    files_of(&batch).map_err(|reason| TableError::Damaged {
+                        url: url.clone(),
+                        reason,
+                    })
+                });
+                let is_last = files.is_err();
+                if sender.blocking_send(files).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        futures::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|batch| (batch, receiver))
+        })
     }
+}
+
+/// Batches of files that are read ahead of their use.
+const BATCHES_AHEAD: usize = 2;
+
+async fn build(
+    builder: SnapshotBuilder,
+    engine: Arc<LogEngine>,
+) -> Result<SnapshotRef, DeltaTableError> {
+    let built = tokio::task::spawn_blocking(move || builder.build(engine.as_ref()))
+        .await
+        .map_err(|e| DeltaTableError::Generic(e.to_string()))?;
+    built.map_err(|error| {
+        let text = error.to_string();
+        if text.contains("No files in log segment") {
+            DeltaTableError::NotATable(text)
+        } else {
+            error.into()
+        }
+    })
+}
+
+/// The active files with their statistics as the log has them.
+fn scan(
+    snapshot: &SnapshotRef,
+    engine: &LogEngine,
+) -> delta_kernel::DeltaResult<impl Iterator<Item = delta_kernel::DeltaResult<ScanMetadata>>> {
+    ScanBuilder::new(snapshot.clone())
+        .with_stats(StatsOptions::json_only())
+        .without_row_transforms()
+        .build()?
+        .scan_metadata(engine)
+}
+
+fn rows(batch: ScanMetadata) -> delta_kernel::DeltaResult<RecordBatch> {
+    let selected = batch.scan_files.apply_selection_vector()?;
+    Ok((*ArrowEngineData::try_from_engine_data(selected)?).into())
 }
 
 /// Whether anything lies in the table's log folder.
@@ -377,11 +452,14 @@ fn map_of(map: &MapArray, row: usize) -> HashMap<String, Option<String>> {
     if map.is_null(row) {
         return HashMap::new();
     }
-    let entries = map.value(row);
-    (0..entries.len())
+    let offsets = map.value_offsets();
+    let (keys, values) = (map.keys().as_ref(), map.values().as_ref());
+    (offsets[row] as usize..offsets[row + 1] as usize)
         .filter_map(|i| {
-            let key = text(entries.column(0).as_ref(), i)?.to_string();
-            Some((key, text(entries.column(1).as_ref(), i).map(str::to_string)))
+            Some((
+                text(keys, i)?.to_string(),
+                text(values, i).map(str::to_string),
+            ))
         })
         .collect()
 }

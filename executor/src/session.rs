@@ -3,11 +3,12 @@
 //!
 //! A state made here must be used as it is: DataFusion's own context would set the clock anew.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use datafusion::catalog::{
-    CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider,
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
+    MemorySchemaProvider, SchemaProvider, TableProvider,
 };
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -35,6 +36,15 @@ pub struct Engine {
     runtime: Arc<RuntimeEnv>,
     partitions: usize,
     memory_limit: usize,
+    /// A state without tables, of which the next one of the same settings is a copy.
+    pattern: Arc<Mutex<Option<Pattern>>>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    time_zone: String,
+    spilling_joins: bool,
+    state: SessionState,
 }
 
 impl Engine {
@@ -56,6 +66,7 @@ impl Engine {
             runtime,
             partitions,
             memory_limit,
+            pattern: Arc::default(),
         })
     }
 
@@ -76,6 +87,28 @@ impl Engine {
         time_zone: &str,
         spilling_joins: bool,
     ) -> Result<SessionState> {
+        let mut pattern = self.pattern.lock().unwrap_or_else(|e| e.into_inner());
+        let known = pattern
+            .as_ref()
+            .filter(|p| p.time_zone == time_zone && p.spilling_joins == spilling_joins);
+        let mut state = match known {
+            Some(pattern) => pattern.state.clone(),
+            None => {
+                let state = self.build(time_zone, spilling_joins)?;
+                *pattern = Some(Pattern {
+                    time_zone: time_zone.to_string(),
+                    spilling_joins,
+                    state: state.clone(),
+                });
+                state
+            }
+        };
+        state.register_catalog_list(catalogs(&state)?);
+        pin(&mut state, clock);
+        Ok(state)
+    }
+
+    fn build(&self, time_zone: &str, spilling_joins: bool) -> Result<SessionState> {
         let mut config = spark::session_config(time_zone).with_target_partitions(self.partitions);
         let options = config.options_mut();
         options.optimizer.prefer_hash_join = !spilling_joins;
@@ -91,20 +124,39 @@ impl Engine {
             .with_physical_optimizer_rules(physical_optimizer_rules())
             .build();
         spark::register(&mut state)?;
-        pin(&mut state, clock);
         Ok(state)
     }
 }
 
-/// DataFusion's rules but for two that take parts of expressions out into projections below joins:
+/// Catalogs of its own for a state: nothing in them but the default schema.
+fn catalogs(state: &SessionState) -> Result<Arc<dyn CatalogProviderList>> {
+    let defaults = &state.config_options().catalog;
+    let catalog = MemoryCatalogProvider::new();
+    catalog.register_schema(
+        &defaults.default_schema,
+        Arc::new(MemorySchemaProvider::new()),
+    )?;
+    let list = MemoryCatalogProviderList::new();
+    list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
+    Ok(Arc::new(list))
+}
+
+/// DataFusion's rules and Spark's bounds of columns, but for two rules that take parts of expressions out into projections below joins:
 /// they give the parts names that meet again above a join of like-named columns.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
-    Optimizer::new()
+    let mut rules: Vec<_> = Optimizer::new()
         .rules
         .into_iter()
         .filter(|rule| !LEFT_OUT.contains(&rule.name()))
-        .collect()
+        .collect();
+    // Literals are what comparisons of columns need, so they must have been computed.
+    let behind = rules
+        .iter()
+        .position(|rule| rule.name() == "simplify_expressions")
+        .map_or(0, |at| at + 1);
+    rules.insert(behind, Arc::new(spark::ColumnBounds));
+    rules
 }
 
 /// DataFusion's rules but for the one that pushes filters through physical plans by the names of

@@ -385,6 +385,9 @@ impl StageTask {
         for rule in &self.rules {
             let verdict = rule.expr.evaluate(batch)?.into_array(batch.num_rows())?;
             let verdict = as_boolean_array(&verdict)?;
+            if verdict.true_count() == batch.num_rows() {
+                continue;
+            }
             let broken = (0..batch.num_rows()).find(|row| {
                 !verdict.value(*row) || datafusion::arrow::array::Array::is_null(verdict, *row)
             });

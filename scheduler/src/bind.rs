@@ -18,6 +18,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
 };
+use futures::{StreamExt, future, stream};
 use tokio::sync::Mutex;
 use url::Url;
 use windrow_delta::{Location, Table, TableError};
@@ -103,7 +104,27 @@ impl Sources {
         opened.insert(url.clone(), table.clone());
         Ok(table)
     }
+
+    /// Opens tables side by side, so that the queries that read them find them open. What can't be
+    /// opened is left to the query that names it, which has a place in a file to show.
+    pub async fn open_ahead(&self, project: &Project, urls: Vec<Url>) {
+        let options = &project.config.store_options;
+        let opened: Vec<(Url, Option<Table>)> = stream::iter(urls)
+            .map(|url| async move {
+                let location = Location::open(&url, options).ok()?;
+                let table = Table::open(&location, None).await.ok()?;
+                Some((url, table))
+            })
+            .buffer_unordered(OPENED_AT_ONCE)
+            .filter_map(future::ready)
+            .collect()
+            .await;
+        self.opened.lock().await.extend(opened);
+    }
 }
+
+/// Tables that are opened side by side.
+pub const OPENED_AT_ONCE: usize = 16;
 
 /// Everything that binding a query needs.
 pub struct Binder<'a> {

@@ -268,7 +268,7 @@ pub async fn plan_flow(
         sources: context.sources,
         upstream: context.upstream,
     };
-    let bound = binder
+    let mut bound = binder
         .bind(query, &flow.defaults, request.spilling_joins)
         .await?;
     let is_view = table.definition.kind == TableKind::MaterializedView;
@@ -297,6 +297,7 @@ pub async fn plan_flow(
     ));
     let rows =
         target_rows(&bound, &evolved, &target_schema).map_err(|e| vec![fault_of(&e, query)])?;
+    bound.nondeterministic |= is_volatile(&rows).map_err(|e| vec![fault_of(&e, query)])?;
     let (pinned, written) = match &flow.definition.kind {
         FlowKind::ReplaceWhere { predicate, .. } => {
             let predicate = request.override_predicate.as_ref().unwrap_or(predicate);
@@ -339,6 +340,20 @@ pub async fn plan_flow(
         is_override: request.override_predicate.is_some(),
         full_refresh: request.full_refresh,
     })
+}
+
+/// Whether some expression of the plan gives another value each time.
+fn is_volatile(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= node.expressions().iter().any(Expr::is_volatile);
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    })?;
+    Ok(found)
 }
 
 /// A target belongs to the pipeline that made it.

@@ -21,8 +21,13 @@ pub(crate) struct Prepared {
 }
 
 impl Inner {
-    /// Decides how a planned flow is refreshed.
-    pub(crate) async fn prepare(&self, plan: &mut FlowPlan) -> Result<Prepared, Problem> {
+    /// Decides how a planned flow is refreshed. With `all_costs` also those are worked out that
+    /// decide nothing, to be shown.
+    pub(crate) async fn prepare(
+        &self,
+        plan: &mut FlowPlan,
+        all_costs: bool,
+    ) -> Result<Prepared, Problem> {
         let flow = &self.project.flows[plan.flow];
         let table_problem = |e: windrow_delta::TableError| Problem {
             code: e.code().into(),
@@ -87,6 +92,7 @@ impl Inner {
                         RefreshPolicy::Incremental | RefreshPolicy::IncrementalStrict
                     ),
                     uncovered,
+                    all_costs,
                     only: self
                         .project
                         .setting("windrow.technique")

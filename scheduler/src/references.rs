@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast;
+use url::Url;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::QueryText;
 use windrow_flows::fault::Fault;
@@ -15,7 +16,8 @@ use windrow_flows::graph::Dependencies;
 use crate::flow::query_of;
 use crate::project::{Defaults, Project, Relation};
 
-/// The dependencies between flows; what a query reads through a view counts.
+/// The dependencies between flows, and where the tables of others lie that they read; what a query
+/// reads through a view counts.
 ///
 /// Unknown names are left to planning, which tells where they stand.
 pub fn dependencies(
@@ -23,35 +25,40 @@ pub fn dependencies(
     engine: &Engine,
     clock: DateTime<Utc>,
     faults: &mut Vec<Fault>,
-) -> Dependencies {
+) -> (Dependencies, Vec<Url>) {
     let mut dependencies = Dependencies::new(project.flows.len());
+    let mut others = BTreeSet::new();
     let state = match engine.session(clock, "UTC", false) {
         Ok(state) => state,
         Err(error) => {
             faults.push(Fault::new("SESSION_NOT_STARTED", error.to_string()));
-            return dependencies;
+            return (dependencies, Vec::new());
         }
     };
     for (index, flow) in project.flows.iter().enumerate() {
         let Some(query) = query_of(flow) else {
             continue;
         };
-        let mut tables = BTreeSet::new();
-        collect(
-            project,
-            &state,
-            query,
-            &flow.defaults,
-            &mut tables,
-            &mut BTreeSet::new(),
-        );
-        for table in tables {
+        let mut found = Found::default();
+        collect(project, &state, query, &flow.defaults, &mut found);
+        others.append(&mut found.others);
+        for table in found.tables {
             for source in &project.tables[table].flows {
                 dependencies.add(index, *source);
             }
         }
     }
-    dependencies
+    (dependencies, others.into_iter().collect())
+}
+
+/// What a query reads.
+#[derive(Default)]
+struct Found {
+    /// Tables of this pipeline.
+    tables: BTreeSet<usize>,
+    views: BTreeSet<usize>,
+    /// Where tables of others lie, by the first place that their name can mean.
+    others: BTreeSet<Url>,
 }
 
 fn collect(
@@ -59,8 +66,7 @@ fn collect(
     state: &SessionState,
     query: &QueryText,
     defaults: &Defaults,
-    tables: &mut BTreeSet<usize>,
-    views: &mut BTreeSet<usize>,
+    found: &mut Found,
 ) {
     let ast = query.normalised.clone();
     let statement = PlannerStatement::Statement(Box::new(ast::Statement::Query(ast)));
@@ -70,18 +76,20 @@ fn collect(
     for reference in references {
         match project.resolve(&reference.to_vec(), defaults) {
             Ok(Relation::Table(table)) => {
-                tables.insert(table);
+                found.tables.insert(table);
             }
-            Ok(Relation::View(view)) if views.insert(view) => {
+            Ok(Relation::View(view)) if found.views.insert(view) => {
                 let definition = &project.views[view];
                 collect(
                     project,
                     state,
                     &definition.definition.query,
                     &definition.defaults,
-                    tables,
-                    views,
+                    found,
                 );
+            }
+            Ok(Relation::External { candidates, .. }) => {
+                found.others.extend(candidates.into_iter().next());
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use serde_json::{Value, json};
-use windrow_delta::commit::{Commit, Outcome, checkpoint_if_due};
+use windrow_delta::commit::{Commit, Outcome, checkpoint_if_due, checkpoint_is_due};
 use windrow_delta::protocol::{protocol_for, upgraded};
 use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
 use windrow_delta::stats::indexed_columns;
@@ -184,6 +184,9 @@ async fn stage_and_commit(
     };
     let mut sources = Vec::new();
     failpoint::reached("before_stage");
+    let mut planner = RemovalPlanner::default();
+    let mut target = plan.existing.clone();
+    let mut planned = None;
     if let Some(rows) = &work.rows {
         let physical = if work.typed {
             local::physical_of_typed(&plan.bound.state, rows.clone()).await?
@@ -196,14 +199,21 @@ async fn stage_and_commit(
             return Err(Stopped::NeedsSpillingJoins);
         }
         metrics.bytes_scanned += scanned;
-        let staged = stager.stage(physical, scanned, true).await?;
+        // What goes does not hang on what comes, so both are found out at once.
+        let removal = async {
+            match &target {
+                Some(table) if !plan.scope.appends => planner.plan(plan, table).await.map(Some),
+                _ => Ok(None),
+            }
+        };
+        let (staged, removal) = futures::join!(stager.stage(physical, scanned, true), removal);
+        let staged = staged?;
         metrics.num_output_rows = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
         stager.files.extend(staged);
+        planned = removal?;
     }
     failpoint::reached("after_stage");
     let nothing_goes = work.rows.is_none() || plan.scope.appends;
-    let mut planner = RemovalPlanner::default();
-    let mut target = plan.existing.clone();
     let mut copied: Vec<(Vec<String>, Vec<StagedFile>)> = Vec::new();
     let flow_name = &context.project.flows[plan.flow].name;
     let expected = match &target {
@@ -212,8 +222,9 @@ async fn stage_and_commit(
     };
     let run_id = format!("{}-{}", context.update_id, uuid::Uuid::new_v4().simple());
     for attempt in 0..COMMIT_TRIES {
-        let removal = match &target {
-            Some(table) if !nothing_goes => planner.plan(plan, table).await?,
+        let removal = match (planned.take(), &target) {
+            (Some(removal), _) => removal,
+            (None, Some(table)) if !nothing_goes => planner.plan(plan, table).await?,
             _ => Removal::default(),
         };
         let rewritten: Vec<String> = removal.rewrite.iter().map(|f| f.log_path.clone()).collect();
@@ -266,15 +277,19 @@ async fn stage_and_commit(
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
                     stager.forget_all_but(&kept).await;
-                    let table = match &target {
-                        // Only the new entries of the log are read.
-                        Some(target) => target.refreshed().await?,
-                        None => Table::open_existing(&stager.location, None).await?,
+                    let newest = async {
+                        match &target {
+                            // Only the new entries of the log are read.
+                            Some(target) => target.refreshed().await,
+                            None => Table::open_existing(&stager.location, None).await,
+                        }
                     };
-                    new_state.forget_older(&stager.location).await;
+                    let (table, ()) =
+                        futures::join!(newest, new_state.forget_older(&stager.location));
+                    let table = table?;
                     if table.version() == version {
                         checkpoint_if_due(&table).await;
-                    } else {
+                    } else if checkpoint_is_due(&table, version) {
                         let ours = Table::open_existing(&stager.location, Some(version)).await?;
                         checkpoint_if_due(&ours).await;
                     }
@@ -493,9 +508,14 @@ impl<'a> Stager<'a> {
         input_bytes: u64,
         in_window: bool,
     ) -> Result<Vec<StagedFile>, DataFusionError> {
-        let writers = (input_bytes / self.spec.target_file_size.max(1) + 1)
+        let by_size = (input_bytes / self.spec.target_file_size.max(1) + 1)
             .min(self.partitions as u64)
             .max(1) as usize;
+        // The rows of a partition value meet in one task: more tasks make no more files.
+        let writers = match self.spec.partition_columns.is_empty() {
+            true => by_size,
+            false => self.partitions.max(1),
+        };
         // Rows that stay are what they were; the rules are for new ones.
         let rules = if in_window {
             self.rules.clone()
@@ -528,7 +548,8 @@ impl<'a> Stager<'a> {
         self.spec.file_prefix = prefix;
         let staged = staged?;
         let rows: u64 = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
-        if rows != removal.copied_rows {
+        let is_exact = plan.effective().is_none_or(|p| !p.expr.is_volatile());
+        if is_exact && rows != removal.copied_rows {
             return Err(DataFusionError::Internal(format!(
                 "{rows} rows were copied where {} stay",
                 removal.copied_rows
@@ -650,7 +671,10 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
             });
         }
     }
-    if let Some(effective) = plan.effective().filter(|p| !p.is_true()) {
+    // A predicate that selects other rows each time can't be held against its own rows.
+    if let Some(effective) = plan.effective().filter(|p| !p.is_true())
+        && !effective.expr.is_volatile()
+    {
         rules.push(RowRule {
             name: windrow_flows::render::sql(&effective.expr),
             kind: RuleKind::Window,

@@ -2,7 +2,7 @@
 //! dependencies, independent ones side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
@@ -16,7 +16,7 @@ use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
 use windrow_flows::refresh::Technique;
 
-use crate::bind::{Sources, Upstream, words_of};
+use crate::bind::{OPENED_AT_ONCE, Sources, Upstream, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
@@ -79,7 +79,12 @@ pub(crate) struct Inner {
     /// The targets as they were when the update began, by table index.
     pub(crate) existing: BTreeMap<usize, Table>,
     pub(crate) recorder: Recorder,
+    /// Plans that were made to check them and still hold, by flow.
+    checked: Mutex<BTreeMap<usize, FlowPlan>>,
 }
+
+/// Plans that are kept between checking and running; each holds a session.
+const KEPT_PLANS: usize = 8;
 
 impl Update {
     /// Reads and checks everything. Nothing is written.
@@ -97,12 +102,13 @@ impl Update {
             return Err(unique(faults));
         }
         let mut warnings: Vec<String> = project.warnings.iter().map(Fault::as_warning).collect();
+        let (dependencies, others) =
+            references::dependencies(&project, &engine, clock, &mut faults);
+        let sources = Sources::default();
+        let (targets, ()) =
+            futures::join!(open_targets(&project), sources.open_ahead(&project, others));
         let mut existing = BTreeMap::new();
-        for (index, table) in project.tables.iter().enumerate() {
-            let opened = match Location::open(&table.location, &project.config.store_options) {
-                Ok(location) => Table::open(&location, None).await,
-                Err(error) => Err(error),
-            };
+        for ((index, table), opened) in project.tables.iter().enumerate().zip(targets) {
             match opened {
                 Ok(Some(found)) => {
                     existing.insert(index, found);
@@ -116,7 +122,6 @@ impl Update {
             }
         }
         let (selected, requests) = select(&project, options, &existing, &mut faults, &mut warnings);
-        let dependencies = references::dependencies(&project, &engine, clock, &mut faults);
         let order = match dependencies.order() {
             Ok(order) => order,
             Err(circles) => {
@@ -146,13 +151,14 @@ impl Update {
             inner: Arc::new(Inner {
                 project,
                 engine,
-                sources: Sources::default(),
+                sources,
                 clock,
                 id,
                 selected,
                 requests,
                 existing,
                 recorder,
+                checked: Mutex::default(),
             }),
             order,
             dependencies,
@@ -203,6 +209,10 @@ impl Update {
             match planned {
                 Ok(plan) => {
                     upstream.insert(table, Upstream::Planned(visible(&plan)));
+                    // What this flow reads does not change while the update runs.
+                    if self.dependencies.sources(index).is_empty() {
+                        self.inner.keep(index, plan);
+                    }
                 }
                 Err(found) => faults.extend(found),
             }
@@ -480,9 +490,13 @@ impl Update {
             message: e,
             help: None,
         })?;
-        let recovered = events::recover(&state, &config.storage, &config.store_options)
-            .await
-            .map_err(table_problem)?;
+        let log =
+            events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
+        let (recovered, before) = futures::join!(
+            events::recover(&state, &config.storage, &config.store_options),
+            Table::open(&log, None)
+        );
+        let recovered = recovered.map_err(table_problem)?;
         for id in recovered {
             tracing::info!(
                 update = id,
@@ -530,12 +544,7 @@ impl Update {
             );
         }
         inner.progress("RUNNING", Level::Info);
-        let log =
-            events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
-        let log_version = Table::open(&log, None)
-            .await
-            .map_err(table_problem)?
-            .map_or(-1, |t| t.version());
+        let log_version = before.map_err(table_problem)?.map_or(-1, |t| t.version());
         let targets = inner
             .selected
             .iter()
@@ -594,12 +603,29 @@ impl Inner {
             .map_err(|e| e.to_string())
     }
 
+    fn checked(&self) -> MutexGuard<'_, BTreeMap<usize, FlowPlan>> {
+        self.checked.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn keep(&self, index: usize, plan: FlowPlan) {
+        let mut checked = self.checked();
+        if checked.len() < KEPT_PLANS {
+            checked.insert(index, plan);
+        }
+    }
+
     async fn plan(
         &self,
         index: usize,
         upstream: &BTreeMap<usize, Upstream>,
         attempt: &Attempt,
     ) -> Result<FlowPlan, Vec<Fault>> {
+        if !attempt.spilling_joins
+            && attempt.newer.is_none()
+            && let Some(plan) = self.checked().remove(&index)
+        {
+            return Ok(plan);
+        }
         let context = FlowContext {
             project: &self.project,
             engine: &self.engine,
@@ -642,7 +668,7 @@ impl Inner {
     }
 
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
-        let prepared = self.prepare(plan).await?;
+        let prepared = self.prepare(plan, true).await?;
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
@@ -745,7 +771,7 @@ impl Inner {
                 .plan(index, upstream, &attempt)
                 .await
                 .map_err(first_problem)?;
-            let prepared = self.prepare(&mut plan).await?;
+            let prepared = self.prepare(&mut plan, false).await?;
             self.describe(&plan, &prepared, report);
             if !attempt.spilling_joins {
                 self.record_planning(index, report);
@@ -799,6 +825,19 @@ struct Attempt {
     /// The target as it is by now, when it has moved on since the update began.
     newer: Option<Table>,
     again: u32,
+}
+
+/// The targets as they are, in the project's order.
+async fn open_targets(project: &Project) -> Vec<Result<Option<Table>, windrow_delta::TableError>> {
+    use futures::StreamExt;
+    let options = &project.config.store_options;
+    futures::stream::iter(&project.tables)
+        .map(|table| async move {
+            Table::open(&Location::open(&table.location, options)?, None).await
+        })
+        .buffered(OPENED_AT_ONCE)
+        .collect()
+        .await
 }
 
 /// Flows of other kinds are refused by name when the project is read.

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use super::cast::{Exact, divide_half_up, format_decimal, power_of_ten};
+use super::exact_groups::ExactGroups;
 use super::types;
 
 /// Digits that a sum has more than its summands.
@@ -35,7 +36,7 @@ pub(super) fn functions() -> Vec<AggregateUDF> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+pub(super) enum Kind {
     Sum,
     Avg,
     /// Null where the sum does not fit.
@@ -171,8 +172,12 @@ impl AggregateUDFImpl for Aggregate {
             result,
         };
         Ok(match input {
-            DataType::Float64 => Box::new(Groups::<f64>::new(finish)),
-            _ => Box::new(Groups::<i256>::new(finish)),
+            DataType::Float64 => Box::new(FloatGroups {
+                finish,
+                sums: vec![],
+                counts: vec![],
+            }),
+            _ => Box::new(ExactGroups::new(finish)),
         })
     }
 }
@@ -199,10 +204,10 @@ fn sum_type(input: &DataType) -> DataType {
 
 /// How a sum and a count become the result.
 #[derive(Debug, Clone)]
-struct Finish {
-    kind: Kind,
-    scale: i8,
-    result: DataType,
+pub(super) struct Finish {
+    pub kind: Kind,
+    pub scale: i8,
+    pub result: DataType,
 }
 
 impl Finish {
@@ -215,7 +220,7 @@ impl Finish {
     }
 
     /// The unscaled result; an error if it does not fit.
-    fn exact(&self, sum: i256, count: i64) -> Result<Option<i128>> {
+    pub(super) fn exact(&self, sum: i256, count: i64) -> Result<Option<i128>> {
         if count == 0 {
             return Ok(None);
         }
@@ -381,7 +386,7 @@ impl Accumulator for Total {
 }
 
 /// A partial sum as it is handed on, where it must fit a decimal.
-fn state_value(sum: i256, count: i64, finish: &Finish) -> Result<Option<i128>> {
+pub(super) fn state_value(sum: i256, count: i64, finish: &Finish) -> Result<Option<i128>> {
     if count == 0 {
         return Ok(None);
     }
@@ -496,119 +501,15 @@ impl Accumulator for Sliding {
     }
 }
 
-/// Sums by group.
-struct Groups<H> {
+/// Sums of floats by group.
+struct FloatGroups {
     finish: Finish,
-    sums: Vec<H>,
+    sums: Vec<f64>,
     counts: Vec<i64>,
 }
 
-/// What a group's sum is held in.
-trait Held: Copy + Send + Sync + 'static {
-    const ZERO: Self;
-    type Array: Array;
-
-    fn plus(self, other: Self) -> Self;
-    fn values(array: &ArrayRef) -> Result<Self::Array>;
-    fn value(array: &Self::Array, row: usize) -> Self;
-    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef>;
-    /// The sums as they are handed on.
-    fn state(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef>;
-    /// The values of the rows that `filter` lets through as sums that are handed on.
-    fn pass(finish: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef>;
-}
-
-impl Held for i256 {
-    const ZERO: Self = i256::ZERO;
-    type Array = Decimal128Array;
-
-    fn plus(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-
-    fn values(array: &ArrayRef) -> Result<Decimal128Array> {
-        exact_values(array)
-    }
-
-    fn value(array: &Decimal128Array, row: usize) -> Self {
-        i256::from_i128(array.value(row))
-    }
-
-    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
-        let results = totals.iter().map(|(sum, count)| finish.exact(*sum, *count));
-        let results = results.collect::<Result<Decimal128Array>>()?;
-        Ok(match finish.result {
-            DataType::Decimal128(precision, scale) => {
-                Arc::new(results.with_precision_and_scale(precision, scale)?)
-            }
-            _ => {
-                let narrowed = results
-                    .iter()
-                    .map(|v| v.and_then(|v| i64::try_from(v).ok()));
-                Arc::new(narrowed.collect::<Int64Array>())
-            }
-        })
-    }
-
-    fn state(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
-        let states = totals
-            .iter()
-            .map(|(sum, count)| state_value(*sum, *count, finish));
-        let states = states.collect::<Result<Decimal128Array>>()?;
-        Ok(Arc::new(states.with_precision_and_scale(
-            types::MAX_PRECISION,
-            finish.scale,
-        )?))
-    }
-
-    fn pass(finish: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef> {
-        let values = exact_values(array)?;
-        let sums: Decimal128Array = passing(values.iter(), filter).collect();
-        Ok(Arc::new(sums.with_precision_and_scale(
-            types::MAX_PRECISION,
-            finish.scale,
-        )?))
-    }
-}
-
-impl Held for f64 {
-    const ZERO: Self = 0.0;
-    type Array = Float64Array;
-
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-
-    fn values(array: &ArrayRef) -> Result<Float64Array> {
-        float_values(array)
-    }
-
-    fn value(array: &Float64Array, row: usize) -> Self {
-        array.value(row)
-    }
-
-    fn result(finish: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
-        let results = totals.iter().map(|(sum, count)| finish.float(*sum, *count));
-        Ok(Arc::new(results.collect::<Float64Array>()))
-    }
-
-    fn state(_: &Finish, totals: &[(Self, i64)]) -> Result<ArrayRef> {
-        let states = totals
-            .iter()
-            .map(|(sum, count)| (*count > 0).then_some(*sum));
-        Ok(Arc::new(states.collect::<Float64Array>()))
-    }
-
-    fn pass(_: &Finish, array: &ArrayRef, filter: Option<&BooleanArray>) -> Result<ArrayRef> {
-        let values = float_values(array)?;
-        Ok(Arc::new(
-            passing(values.iter(), filter).collect::<Float64Array>(),
-        ))
-    }
-}
-
 /// The rows that count: not null, and let through by the filter.
-fn for_each_row(
+pub(super) fn for_each_row(
     rows: usize,
     valid: impl Fn(usize) -> bool,
     groups: &[usize],
@@ -633,28 +534,7 @@ fn passing<V>(
     })
 }
 
-impl<H: Held> Groups<H> {
-    fn new(finish: Finish) -> Self {
-        Self {
-            finish,
-            sums: vec![],
-            counts: vec![],
-        }
-    }
-
-    fn make_room(&mut self, total: usize) {
-        self.sums.resize(total, H::ZERO);
-        self.counts.resize(total, 0);
-    }
-
-    fn totals(&mut self, emit: EmitTo) -> Vec<(H, i64)> {
-        let sums = emit.take_needed(&mut self.sums);
-        let counts = emit.take_needed(&mut self.counts);
-        sums.into_iter().zip(counts).collect()
-    }
-}
-
-impl<H: Held> GroupsAccumulator for Groups<H> {
+impl GroupsAccumulator for FloatGroups {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -662,15 +542,16 @@ impl<H: Held> GroupsAccumulator for Groups<H> {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        self.make_room(total);
-        let values = H::values(&values[0])?;
+        self.sums.resize(total, 0.0);
+        self.counts.resize(total, 0);
+        let values = float_values(&values[0])?;
         for_each_row(
             values.len(),
             |row| values.is_valid(row),
             groups,
             filter,
             |row, group| {
-                self.sums[group] = self.sums[group].plus(H::value(&values, row));
+                self.sums[group] += values.value(row);
                 self.counts[group] += 1;
             },
         );
@@ -678,20 +559,36 @@ impl<H: Held> GroupsAccumulator for Groups<H> {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let totals = self.totals(emit);
-        H::result(&self.finish, &totals)
+        let (sums, counts) = (
+            emit.take_needed(&mut self.sums),
+            emit.take_needed(&mut self.counts),
+        );
+        let results = sums
+            .into_iter()
+            .zip(counts)
+            .map(|(sum, count)| self.finish.float(sum, count));
+        Ok(Arc::new(results.collect::<Float64Array>()))
     }
 
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        let totals = self.totals(emit);
-        let counts = totals.iter().map(|(_, count)| *count);
-        let counts = Arc::new(Int64Array::from_iter_values(counts));
-        Ok(vec![H::state(&self.finish, &totals)?, counts])
+        let (sums, counts) = (
+            emit.take_needed(&mut self.sums),
+            emit.take_needed(&mut self.counts),
+        );
+        let states = sums
+            .into_iter()
+            .zip(&counts)
+            .map(|(sum, count)| (*count > 0).then_some(sum));
+        Ok(vec![
+            Arc::new(states.collect::<Float64Array>()),
+            Arc::new(Int64Array::from(counts)),
+        ])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        self.make_room(total);
-        let sums = H::values(&states[0])?;
+        self.sums.resize(total, 0.0);
+        self.counts.resize(total, 0);
+        let sums = states[0].as_primitive::<Float64Type>();
         let counts = states[1].as_primitive::<Int64Type>();
         for_each_row(
             sums.len(),
@@ -699,7 +596,7 @@ impl<H: Held> GroupsAccumulator for Groups<H> {
             groups,
             None,
             |row, group| {
-                self.sums[group] = self.sums[group].plus(H::value(&sums, row));
+                self.sums[group] += sums.value(row);
                 self.counts[group] += counts.value(row);
             },
         );
@@ -711,13 +608,16 @@ impl<H: Held> GroupsAccumulator for Groups<H> {
         values: &[ArrayRef],
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let sums = H::pass(&self.finish, &values[0], filter)?;
-        let counts = (0..sums.len()).map(|row| i64::from(sums.is_valid(row)));
-        let counts = Arc::new(Int64Array::from_iter_values(counts));
-        Ok(vec![sums, counts])
+        let values = float_values(&values[0])?;
+        let sums: Float64Array = passing(values.iter(), filter).collect();
+        let counts: Int64Array = sums
+            .iter()
+            .map(|value| Some(i64::from(value.is_some())))
+            .collect();
+        Ok(vec![Arc::new(sums), Arc::new(counts)])
     }
 
     fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<H>() + self.counts.capacity() * size_of::<i64>()
+        self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<i64>()
     }
 }

@@ -17,7 +17,8 @@ use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 
 use super::cast::{Exact, Failure, divide_half_up, format_decimal, power_of_ten};
 use super::scalar::{Call, Definition, Params, Returns};
-use super::types;
+use super::short::{self, Align, Rescale};
+use super::{interval, types};
 
 macro_rules! operator {
     ($name:literal, $op:expr, $failure:expr) => {
@@ -110,6 +111,10 @@ fn coerce(op: Op, given: &[DataType]) -> Result<Vec<DataType>> {
         return plan_err!("an operator needs two operands");
     };
     let (left, right) = (types::plain_text(left), types::plain_text(right));
+    // Decided by the analyzer, which knows the zone.
+    if interval::operation(op.symbol(), &left, &right).is_some() {
+        return Ok(given.to_vec());
+    }
     let mut coerced = match (&left, &right) {
         (DataType::Date32, days) if is_days(days) && matches!(op, Op::Add | Op::Subtract) => {
             vec![DataType::Date32, DataType::Int32]
@@ -173,6 +178,9 @@ fn result_type(op: Op, given: &[DataType], literals: &[Option<&ScalarValue>]) ->
     let [left, right, ..] = given else {
         return plan_err!("an operator needs two operands");
     };
+    if let Some(plan) = interval::operation(op.symbol(), left, right) {
+        return Ok(plan.result);
+    }
     if left == &DataType::Date32 || right == &DataType::Date32 {
         return Ok(DataType::Date32);
     }
@@ -409,8 +417,8 @@ impl Operation<'_> {
     }
 
     fn decimals(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
-        let (left, left_scale) = as_decimals(left)?;
-        let (right, right_scale) = as_decimals(right)?;
+        let (left, left_scale) = Side::new(left, self.fault.call.is_constant(0))?;
+        let (right, right_scale) = Side::new(right, self.fault.call.is_constant(1))?;
         let show = |l: i128, r: i128| {
             self.fault.overflow(
                 format_decimal(l, left_scale),
@@ -422,12 +430,8 @@ impl Operation<'_> {
             _ => Ok(()),
         };
         let scales = (i32::from(left_scale), i32::from(right_scale));
-        let (left, right) = (
-            left.as_primitive::<Decimal128Type>(),
-            right.as_primitive::<Decimal128Type>(),
-        );
         if self.op == Op::Integral {
-            let result = self.run::<_, _, Int64Type>(left, right, |l, r| {
+            let result = self.run_sides::<Int64Type>(&left, &right, |l, r| {
                 check(r, l)?;
                 let exact = decimal_value(self.op, l, r, scales, 0);
                 exact
@@ -440,14 +444,118 @@ impl Operation<'_> {
         let DataType::Decimal128(precision, scale) = *self.fault.call.return_type else {
             return plan_err!("a decimal result was planned");
         };
-        let result = self.run::<_, _, Decimal128Type>(left, right, |l, r| {
+        let quick = Quick::new(self.op, scales, precision, scale);
+        let result = self.run_sides::<Decimal128Type>(&left, &right, |l, r| {
             check(r, l)?;
+            if let Some(value) = quick.as_ref().and_then(|quick| quick.value(l, r)) {
+                return Ok(value);
+            }
             let exact = decimal_value(self.op, l, r, scales, scale.into());
             exact
                 .and_then(|exact| exact.rescaled(precision, scale))
                 .ok_or_else(|| show(l, r))
         })?;
         Ok(Arc::new(result.with_precision_and_scale(precision, scale)?))
+    }
+
+    fn run_sides<O: ArrowPrimitiveType>(
+        &self,
+        left: &Side,
+        right: &Side,
+        apply: impl Fn(i128, i128) -> Result<O::Native, ArrowError>,
+    ) -> Result<PrimitiveArray<O>> {
+        match (left, right) {
+            (Side::Rows(left), Side::Rows(right)) => self.run(
+                left.as_primitive::<Decimal128Type>(),
+                right.as_primitive::<Decimal128Type>(),
+                apply,
+            ),
+            (Side::Rows(left), Side::One(right)) => self.run_one(left, *right, apply),
+            (Side::One(left), Side::Rows(right)) => {
+                self.run_one(right, *left, |right, left| apply(left, right))
+            }
+            (Side::One(_), Side::One(_)) => plan_err!("an operation of constants over rows"),
+        }
+    }
+
+    /// The operation with the same second operand for all rows.
+    fn run_one<O: ArrowPrimitiveType>(
+        &self,
+        rows: &ArrayRef,
+        constant: Option<i128>,
+        apply: impl Fn(i128, i128) -> Result<O::Native, ArrowError>,
+    ) -> Result<PrimitiveArray<O>> {
+        let rows = rows.as_primitive::<Decimal128Type>();
+        let Some(constant) = constant else {
+            return Ok(PrimitiveArray::new_null(rows.len()));
+        };
+        if self.failure == Failure::Error {
+            return try_unary(rows, |value| apply(value, constant)).map_err(unpack);
+        }
+        Ok(rows.unary_opt(|value| apply(value, constant).ok()))
+    }
+}
+
+/// An operand: a value for each row, or one for all of them.
+enum Side {
+    Rows(ArrayRef),
+    One(Option<i128>),
+}
+
+impl Side {
+    /// With the operand's scale.
+    fn new(array: &ArrayRef, constant: bool) -> Result<(Self, i8)> {
+        if !constant || array.is_empty() {
+            let (rows, scale) = as_decimals(array)?;
+            return Ok((Self::Rows(rows), scale));
+        }
+        let (one, scale) = as_decimals(&array.slice(0, 1))?;
+        let one = one.as_primitive::<Decimal128Type>();
+        Ok((Self::One(one.is_valid(0).then(|| one.value(0))), scale))
+    }
+}
+
+/// The operation in 128 bits, for the values for which these are enough.
+enum Quick {
+    Add(Align, Rescale),
+    Subtract(Align, Rescale),
+    Multiply(Rescale),
+    Divide { by: (i128, i128), to: Rescale },
+}
+
+impl Quick {
+    fn new(op: Op, scales: (i32, i32), precision: u8, scale: i8) -> Option<Self> {
+        let (left, right) = scales;
+        let to = |from: i32| Rescale::new(from, precision, scale);
+        Some(match op {
+            Op::Add => Self::Add(Align::new(left, right)?, to(left.max(right))?),
+            Op::Subtract => Self::Subtract(Align::new(left, right)?, to(left.max(right))?),
+            Op::Multiply => Self::Multiply(to(left + right)?),
+            Op::Divide => Self::Divide {
+                by: short::shift(i32::from(scale) + right - left)?,
+                to: to(scale.into())?,
+            },
+            Op::Integral | Op::Remainder | Op::PositiveRemainder => return None,
+        })
+    }
+
+    /// `None` if it needs more bits or does not fit the type.
+    fn value(&self, left: i128, right: i128) -> Option<i128> {
+        match self {
+            Self::Add(align, to) => {
+                let (left, right) = align.apply(left, right)?;
+                to.apply(left.checked_add(right)?)
+            }
+            Self::Subtract(align, to) => {
+                let (left, right) = align.apply(left, right)?;
+                to.apply(left.checked_sub(right)?)
+            }
+            Self::Multiply(to) => to.apply(short::multiply(left, right)?),
+            Self::Divide { by, to } => to.apply(short::divide_half_up(
+                short::multiply(left, by.0)?,
+                short::multiply(right, by.1)?,
+            )?),
+        }
     }
 }
 

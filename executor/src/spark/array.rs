@@ -169,7 +169,7 @@ fn insert_params(given: &[DataType]) -> Result<Vec<DataType>> {
         return plan_err!("WRONG_NUM_ARGS: array_insert takes an array, a position and a value");
     };
     let both = with_element(&[list.clone(), value.clone()])?;
-    if !types::is_integer(position) && position != &DataType::Null || position == &DataType::Int64 {
+    if !types::is_integer(position) || position == &DataType::Int64 {
         return plan_err!(
             "DATATYPE_MISMATCH: the position in array_insert is {}, not INT",
             types::name(position)
@@ -193,7 +193,6 @@ pub(super) fn like_lists(given: &[DataType]) -> Result<Vec<DataType>> {
     for other in &given[1..] {
         let other = match other {
             DataType::List(field) => field.data_type(),
-            DataType::Null => &DataType::Null,
             other => {
                 return plan_err!(
                     "DATATYPE_MISMATCH: an ARRAY is needed, not {}",

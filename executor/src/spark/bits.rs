@@ -61,10 +61,14 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         name: "bit_get",
         params: Params::Custom(|given| match given {
             [value, position]
-                if types::is_integer(value)
+                if (types::is_integer(value) || value == &DataType::Null)
                     && (types::is_integer(position) && position != &DataType::Int64) =>
             {
-                Ok(vec![value.clone(), DataType::Int32])
+                let value = match value {
+                    DataType::Null => DataType::Int32,
+                    other => other.clone(),
+                };
+                Ok(vec![value, DataType::Int32])
             }
             _ => plan_err!("DATATYPE_MISMATCH: bit_get takes an integer and an INT"),
         }),

@@ -19,6 +19,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_er
 
 use super::cast_nested;
 use super::scalar::{Call, Definition, Params, Returns};
+use super::short::Rescale;
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone};
 use super::types::{self, instant, local_time};
 
@@ -76,7 +77,7 @@ pub(super) fn exists(from: &DataType, to: &DataType) -> bool {
     let numeric = |t: &DataType| types::is_number(t);
     match (&from, to) {
         (DataType::Utf8, to) => types::is_atomic(to),
-        (from, DataType::Utf8) => types::is_atomic(from),
+        (from, DataType::Utf8) => types::is_atomic(from) || cast_nested::exists(from, to),
         (from, to) if numeric(from) && numeric(to) => true,
         (DataType::Boolean, to) if numeric(to) => true,
         (from, DataType::Boolean) if numeric(from) => true,
@@ -462,6 +463,21 @@ impl Cells<'_> {
                 },
                 show,
             )?),
+            DataType::Decimal128(precision, to_scale) => {
+                let quick = Rescale::new(scale.into(), *precision, *to_scale);
+                let rescaled = |value: i128| {
+                    quick
+                        .and_then(|quick| quick.apply(value))
+                        .or_else(|| exact(&value)?.rescaled(*precision, *to_scale))
+                };
+                let array: Decimal128Array = match self.target.failure {
+                    Failure::Null => values.unary_opt(rescaled),
+                    Failure::Error => values
+                        .try_unary(|value| rescaled(value).ok_or(value))
+                        .map_err(|value| self.failed(&show(&value)))?,
+                };
+                Arc::new(array.with_precision_and_scale(*precision, *to_scale)?)
+            }
             _ => self.numbers(values.iter(), &exact, show)?,
         })
     }

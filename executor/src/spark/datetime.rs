@@ -9,7 +9,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::cast::zone_of;
+use super::cast::{decimals, zone_of};
 use super::pattern::Pattern;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
@@ -73,7 +73,15 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     function!("trunc", [Date, Text], Date, trunc),
     function!("date_trunc", [Text, Instant, Text], Instant, date_trunc),
     function!("make_date", [Int, Int, Int], Date, make_date),
-    function!("unix_date", [Date], Int, |call| of_date(call, |days| days)),
+    Definition {
+        name: "unix_date",
+        params: Params::Custom(|given| match given {
+            [DataType::Date32 | DataType::Null] => Ok(vec![DataType::Date32]),
+            _ => plan_err!("DATATYPE_MISMATCH: unix_date takes a DATE"),
+        }),
+        returns: Returns::Of(Param::Int),
+        evaluate: |call| of_date(call, |days| days),
+    },
     function!("date_from_unix_date", [Int], Date, |call| Ok(call
         .typed::<Int32Array>(0)?
         .iter()
@@ -87,10 +95,18 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         call, 1000
     )),
     function!("unix_micros", [Instant], Long, |call| of_instant(call, 1)),
-    function!("timestamp_seconds", [Long], Instant, |call| to_instant(
-        call,
-        MICROS_PER_SECOND
-    )),
+    Definition {
+        name: "timestamp_seconds",
+        params: Params::Custom(|given| match given {
+            [DataType::Decimal128(_, scale)] if *scale <= 6 => Ok(given.to_vec()),
+            [DataType::Float32 | DataType::Float64] => Ok(vec![DataType::Float64]),
+            [DataType::Null | DataType::Utf8] => Ok(vec![DataType::Int64]),
+            [integer] if types::is_integer(integer) => Ok(vec![DataType::Int64]),
+            _ => plan_err!("DATATYPE_MISMATCH: timestamp_seconds takes a number of seconds"),
+        }),
+        returns: Returns::Of(Param::Instant),
+        evaluate: timestamp_seconds,
+    },
     function!("timestamp_millis", [Long], Instant, |call| to_instant(
         call, 1000
     )),
@@ -191,6 +207,32 @@ fn to_instant(call: &Call, unit: i64) -> Result<ArrayRef> {
         },
     });
     instant_array(instants)
+}
+
+fn timestamp_seconds(call: &Call) -> Result<ArrayRef> {
+    let value = &call.args[0];
+    match value.data_type() {
+        DataType::Int64 => to_instant(call, MICROS_PER_SECOND),
+        DataType::Decimal128(_, scale) => {
+            let unit = 10_i128.pow((6 - *scale).max(0) as u32);
+            instant_array(decimals(value)?.iter().map(|value| match value {
+                None => Ok(None),
+                Some(value) => match value.checked_mul(unit).and_then(|v| i64::try_from(v).ok()) {
+                    Some(instant) => Ok(Some(instant)),
+                    None => exec_err!("ARITHMETIC_OVERFLOW: overflow in timestamp_seconds"),
+                },
+            }))
+        }
+        _ => {
+            let values = call.typed::<Float64Array>(0)?.iter();
+            let instants = values.map(|value| {
+                Ok(value
+                    .filter(|value| value.is_finite())
+                    .map(|value| (value * MICROS_PER_SECOND as f64) as i64))
+            });
+            instant_array(instants)
+        }
+    }
 }
 
 fn instant_array(instants: impl Iterator<Item = Result<Option<i64>>>) -> Result<ArrayRef> {
@@ -457,9 +499,7 @@ fn unix_timestamp_params(given: &[DataType]) -> Result<Vec<DataType>> {
 
 fn unix_timestamp(call: &Call) -> Result<ArrayRef> {
     if let Ok(instants) = call.typed::<TimestampMicrosecondArray>(0) {
-        let seconds = instants
-            .iter()
-            .map(|i| i.map(|i| i.div_euclid(MICROS_PER_SECOND)));
+        let seconds = instants.iter().map(|i| i.map(|i| i / MICROS_PER_SECOND));
         return Ok(seconds.collect::<Int64Array>().into_ref());
     }
     let values = call.text(0)?;

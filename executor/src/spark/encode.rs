@@ -75,7 +75,7 @@ fn to_bytes(call: &Call, convert: impl Fn(&str) -> Result<Vec<u8>>) -> Result<Ar
     Ok(Arc::new(bytes.finish()))
 }
 
-/// The bytes of a text in base 64; line breaks are passed over.
+/// The bytes of a text in base 64; other signs are passed over.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let value = |c: u8| {
         Some(match c {
@@ -89,7 +89,7 @@ pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     };
     let signs: Vec<u8> = text
         .bytes()
-        .filter(|c| !matches!(c, b'\r' | b'\n' | b' ' | b'\t'))
+        .filter(|c| value(*c).is_some() || *c == b'=')
         .collect();
     let padding = signs.iter().rev().take_while(|c| **c == b'=').count();
     let digits = &signs[..signs.len() - padding];

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 use super::scalar::{Param, Params, Scalar};
 use super::{
     arithmetic, array, bits, cast, clock, conditional, datetime, encode, floats, generate, hash,
-    json, json_rows, map, math, nested, regex, stamp, text, words,
+    interval, json, json_rows, map, math, nested, regex, stamp, text, words,
 };
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -26,6 +26,7 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         generate::FUNCTIONS,
         json::FUNCTIONS,
         json_rows::FUNCTIONS,
+        interval::FUNCTIONS,
         array::FUNCTIONS,
         bits::FUNCTIONS,
         encode::FUNCTIONS,

@@ -12,6 +12,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::Result;
 
+use super::cast::format_float;
 use super::scalar::{Call, Definition, Param, Params, Returns};
 use super::types;
 
@@ -115,7 +116,7 @@ impl Json {
         match self {
             Self::Null => out.push_str("null"),
             Self::Boolean(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::Number(text) => out.push_str(text),
+            Self::Number(text) => out.push_str(&written_again(text)),
             Self::Text(text) => write_string(text, out),
             Self::Array(items) => {
                 out.push('[');
@@ -140,6 +141,14 @@ impl Json {
                 out.push('}');
             }
         }
+    }
+}
+
+/// A number as it is when it was read as an integer or a double.
+fn written_again(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.contains(['.', 'e', 'E']).then(|| text.parse::<f64>()) {
+        Some(Ok(value)) => format_float(value, value.abs()).into(),
+        _ => text.into(),
     }
 }
 

@@ -73,9 +73,7 @@ fn from_json(call: &Call) -> Result<ArrayRef> {
             let found = json::parse(document);
             match call.return_type {
                 DataType::Struct(_) => match found {
-                    Some(Json::Array(mut items)) if items.len() == 1 => items.pop(),
                     Some(object @ Json::Object(_)) => Some(object),
-                    Some(Json::Null) => None,
                     _ => Some(Json::Object(vec![])),
                 },
                 // One object is an array of one.
@@ -180,7 +178,7 @@ fn build(values: &[Option<&Json>], to: &DataType, zone: Zone) -> Result<ArrayRef
         }
         DataType::List(field) => {
             let (mut items, mut offsets, mut valid) = (vec![], vec![0_i32], vec![]);
-            for value in each() {
+            for value in values {
                 if let Some(Json::Array(found)) = value {
                     items.extend(found.iter().map(Some));
                     valid.push(true);
@@ -189,10 +187,16 @@ fn build(values: &[Option<&Json>], to: &DataType, zone: Zone) -> Result<ArrayRef
                 }
                 offsets.push(items.len() as i32);
             }
+            let built = build(&items, field.data_type(), zone)?;
+            // One element that does not fit makes the whole array null.
+            for (row, valid) in valid.iter_mut().enumerate() {
+                let slots = offsets[row] as usize..offsets[row + 1] as usize;
+                *valid &= !slots.into_iter().any(|at| unfit(items[at], &built, at));
+            }
             Arc::new(ListArray::try_new(
                 Arc::clone(field),
                 OffsetBuffer::new(offsets.into()),
-                build(&items, field.data_type(), zone)?,
+                built,
                 Some(NullBuffer::from(valid)),
             )?)
         }
@@ -253,6 +257,11 @@ fn build(values: &[Option<&Json>], to: &DataType, zone: Zone) -> Result<ArrayRef
             return exec_err!("from_json to {} is not available", types::name(other));
         }
     })
+}
+
+/// Whether a value was there that has become null.
+fn unfit(value: Option<&Json>, built: &ArrayRef, at: usize) -> bool {
+    built.is_null(at) && !matches!(value, None | Some(Json::Null))
 }
 
 fn to_json(call: &Call) -> Result<ArrayRef> {
@@ -346,6 +355,13 @@ fn iso(value: i64, zone: Option<Zone>) -> String {
             let minutes = seconds.abs() / 60;
             match seconds {
                 0 => "Z".to_string(),
+                _ if seconds % 60 != 0 => format!(
+                    "{}{:02}:{:02}:{:02}",
+                    if seconds < 0 { '-' } else { '+' },
+                    minutes / 60,
+                    minutes % 60,
+                    seconds.abs() % 60
+                ),
                 _ => format!(
                     "{}{:02}:{:02}",
                     if seconds < 0 { '-' } else { '+' },

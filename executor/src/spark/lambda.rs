@@ -75,7 +75,6 @@ type Argument<V, L> = ValueOrLambda<V, L>;
 fn element(field: &FieldRef) -> Result<DataType> {
     match field.data_type() {
         DataType::List(inner) => Ok(inner.data_type().clone()),
-        DataType::Null => Ok(DataType::Null),
         other => plan_err!(
             "DATATYPE_MISMATCH: an ARRAY is needed, not {}",
             types::name(other)

@@ -107,6 +107,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
 fn entry(given: &[DataType]) -> Result<(DataType, DataType)> {
     match given.first().and_then(types::map_entry) {
         Some(entry) => Ok(entry),
+        None if given.first() == Some(&DataType::Null) => Ok((DataType::Null, DataType::Null)),
         None => plan_err!(
             "DATATYPE_MISMATCH: a MAP is needed, not {}",
             given.first().map_or_else(|| "nothing".into(), types::name)
@@ -115,8 +116,11 @@ fn entry(given: &[DataType]) -> Result<(DataType, DataType)> {
 }
 
 fn one_map(given: &[DataType]) -> Result<Vec<DataType>> {
-    entry(given)?;
-    Ok(given.to_vec())
+    let (key, value) = entry(given)?;
+    Ok(match given {
+        [DataType::Null] => vec![map_of(&key, &value)],
+        _ => given.to_vec(),
+    })
 }
 
 fn meet(types_given: impl Iterator<Item = DataType>) -> Result<DataType> {
@@ -159,6 +163,16 @@ fn pairs(given: &[DataType]) -> Result<Vec<DataType>> {
 fn two_lists(given: &[DataType]) -> Result<Vec<DataType>> {
     match given {
         [DataType::List(_), DataType::List(_)] => Ok(given.to_vec()),
+        [
+            DataType::Null | DataType::List(_),
+            DataType::Null | DataType::List(_),
+        ] => {
+            let list = |given: &DataType| match given {
+                DataType::Null => list_of(&DataType::Null),
+                other => other.clone(),
+            };
+            Ok(given.iter().map(list).collect())
+        }
         _ => plan_err!("DATATYPE_MISMATCH: map_from_arrays takes two arrays"),
     }
 }
@@ -190,7 +204,7 @@ pub(super) fn map_and_key(given: &[DataType]) -> Result<Vec<DataType>> {
         return plan_err!("WRONG_NUM_ARGS: a key is needed beside the map");
     };
     let text = |t: &DataType| types::plain_text(t) == DataType::Utf8;
-    let common = match wanted == &DataType::Null || text(&key) == text(wanted) {
+    let common = match wanted != &DataType::Null && text(&key) == text(wanted) {
         true => types::common(&key, wanted),
         false => None,
     };

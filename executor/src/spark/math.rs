@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::cast as arrow_cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, i256};
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 
 use super::arithmetic::one_number;
 use super::cast::{self, Exact, Failure, Target, divide_half_up, power_of_ten};
@@ -50,7 +50,7 @@ static DOUBLES: [Definition; 27] = doubles!(
     "acos" | x | Some(x.acos()),
     "atan" | x | Some(x.atan()),
     "degrees" | x | Some(x * (180.0 / std::f64::consts::PI)),
-    "radians" | x | Some(x / 180.0 * std::f64::consts::PI),
+    "radians" | x | Some(x * 0.017453292519943295),
     "sinh" | x | Some(x.sinh()),
     "cosh" | x | Some(x.cosh()),
     "tanh" | x | Some(x.tanh()),
@@ -323,20 +323,16 @@ fn whole(call: &Call, up: bool) -> Result<ArrayRef> {
     Ok(match value.data_type() {
         DataType::Float64 => {
             let values = value.as_primitive::<Float64Type>();
-            // Java's conversion: NaN is 0, and what is beyond the range becomes its end.
+            // NaN is 0.
             let convert = |v: f64| {
-                if up {
-                    v.ceil() as i64
-                } else {
-                    v.floor() as i64
+                let whole = if up { v.ceil() } else { v.floor() };
+                match (-9.3e18..9.3e18).contains(&whole) || whole.is_nan() {
+                    true => Ok(whole as i64),
+                    false => exec_err!("ARITHMETIC_OVERFLOW: overflow: {v} is beyond BIGINT"),
                 }
             };
-            Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(convert))
-                    .collect::<Int64Array>(),
-            )
+            let whole = values.iter().map(|v| v.map(convert).transpose());
+            Arc::new(whole.collect::<Result<Int64Array>>()?)
         }
         DataType::Decimal128(_, scale) => {
             let DataType::Decimal128(precision, result_scale) = *call.return_type else {

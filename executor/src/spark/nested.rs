@@ -142,6 +142,7 @@ fn list_and_index(given: &[DataType]) -> Result<Vec<DataType>> {
 fn list_and_element(given: &[DataType]) -> Result<Vec<DataType>> {
     let wanted = element(given, "array_contains")?;
     match given {
+        [_, value] if wanted == &DataType::Null => Ok(vec![list_of(value), value.clone()]),
         [list, value] => match types::common(wanted, value) {
             Some(common) if types::is_atomic(&common) && &common == wanted => {
                 Ok(vec![list.clone(), common])
@@ -160,16 +161,20 @@ fn list_and_element(given: &[DataType]) -> Result<Vec<DataType>> {
 }
 
 fn join_params(given: &[DataType]) -> Result<Vec<DataType>> {
-    if element(given, "array_join")? != &DataType::Utf8 {
+    if !types::is_atomic(element(given, "array_join")?) {
         return plan_err!("DATATYPE_MISMATCH: array_join takes an array of STRING");
     }
     let texts = given.iter().skip(1).map(|_| DataType::Utf8);
-    Ok(given.iter().take(1).cloned().chain(texts).collect())
+    Ok(std::iter::once(list_of(&DataType::Utf8))
+        .chain(texts)
+        .collect())
 }
 
 fn size_params(given: &[DataType]) -> Result<Vec<DataType>> {
-    if let [DataType::Map(..)] = given {
-        return Ok(given.to_vec());
+    match given {
+        [DataType::Map(..)] => return Ok(given.to_vec()),
+        [DataType::Null] => return Ok(vec![list_of(&DataType::Null)]),
+        _ => {}
     }
     element(given, "size")?;
     Ok(given.to_vec())

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::types;
+use super::{interval, types};
 
 /// What an argument may be, and what it is converted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,9 @@ pub(super) struct Call<'a> {
     pub rows: usize,
     pub return_type: &'a DataType,
     /// What the arguments are called, for messages.
-    pub names: Vec<String>,
+    fields: &'a [FieldRef],
+    /// Which arguments are one value, repeated for all rows.
+    constants: Vec<bool>,
 }
 
 impl Call<'_> {
@@ -95,7 +97,12 @@ impl Call<'_> {
 
     /// The name of an argument for a message.
     pub(super) fn name(&self, index: usize) -> &str {
-        self.names.get(index).map_or("?", String::as_str)
+        self.fields.get(index).map_or("?", |field| field.name())
+    }
+
+    /// Whether an argument is one value for all rows, of which there are any.
+    pub(super) fn is_constant(&self, index: usize) -> bool {
+        self.constants.get(index).copied().unwrap_or(false)
     }
 }
 
@@ -189,17 +196,13 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .map(|arg| arg.to_array(rows))
             .collect::<Result<Vec<ArrayRef>>>()?;
-        let names = args
-            .arg_fields
-            .iter()
-            .map(|field| field.name().clone())
-            .collect();
-        let return_type = args.return_field.data_type();
+        let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
         let call = Call {
             args: &arrays,
             rows,
-            return_type,
-            names,
+            return_type: args.return_field.data_type(),
+            fields: &args.arg_fields,
+            constants: args.args.iter().map(is_one).collect(),
         };
         let result = (self.definition.evaluate)(&call)?;
         if constant {
@@ -229,6 +232,14 @@ impl Params {
             Self::Fixed { all, .. } => all.get(index).copied(),
             Self::Custom(_) => None,
         };
+        // Fields of intervals are taken by functions of their own, once the types are known.
+        let of_interval = matches!(
+            function,
+            "year" | "month" | "day" | "hour" | "minute" | "spark_seconds" | "negative"
+        );
+        if of_interval && given.first().is_some_and(interval::is_interval) {
+            return Ok(given.to_vec());
+        }
         match self {
             Self::Custom(decide) => return decide(given),
             Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {

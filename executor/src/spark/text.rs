@@ -281,7 +281,10 @@ fn initcap(text: &str) -> String {
     let mut at_start = true;
     for character in text.chars() {
         if at_start {
-            result.extend(character.to_uppercase());
+            // A letter that becomes two ones stands for a word that begins with a small second one.
+            let mut upper = character.to_uppercase();
+            result.extend(upper.next());
+            result.extend(upper.flat_map(char::to_lowercase));
         } else {
             result.extend(character.to_lowercase());
         }

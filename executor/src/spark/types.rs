@@ -113,6 +113,8 @@ pub(super) fn name(data_type: &DataType) -> String {
             None => data_type.to_string(),
         },
         DataType::Null => "VOID".into(),
+        DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
+        DataType::Interval(_) => "INTERVAL YEAR TO MONTH".into(),
         other => other.to_string(),
     }
 }

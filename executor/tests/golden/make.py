@@ -128,4 +128,5 @@ def main():
     print(len(lines), "lines")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{
     TimestampMicrosecondType,
 };
 use datafusion::execution::TaskContext;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use datafusion_proto::physical_plan::AsExecutionPlan;
@@ -24,7 +24,7 @@ use sqlparser::dialect::Dialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use windrow_executor::codec::WindrowCodec;
-use windrow_executor::spark;
+use windrow_executor::session::{Engine, EngineOptions};
 use windrow_flows::dialect::{SparkDialect, rewrite_query};
 
 /// The file with Spark's answers; another one can be named in the environment.
@@ -35,15 +35,15 @@ fn golden() -> String {
 }
 
 pub(crate) fn session(zone: &str) -> SessionState {
-    let mut state = SessionStateBuilder::new()
-        .with_config(spark::session_config(zone))
-        .with_default_features()
-        .with_analyzer_rules(spark::analyzer_rules())
-        .build();
-    spark::register(&mut state).unwrap();
+    let options = EngineOptions {
+        partitions: Some(1),
+        ..EngineOptions::default()
+    };
     let now = "2026-03-10T02:30:00Z".parse().unwrap();
-    state.execution_props_mut().query_execution_start_time = Some(now);
-    state
+    Engine::new(&options)
+        .unwrap()
+        .session(now, zone, false)
+        .unwrap()
 }
 
 /// Parses as the planner does: all identifiers in lower case.

@@ -44,7 +44,7 @@ static SCALARS: &[Entry] = entries!(Scalar:
     "dayname" 1 1, "monthname" 1 1, "make_timestamp" 6 7, "make_timestamp_ltz" 6 7,
     "make_timestamp_ntz" 6 6, "try_make_timestamp" 6 7, "try_make_timestamp_ltz" 6 7,
     "try_make_timestamp_ntz" 6 6, "to_timestamp_ltz" 1 2, "to_timestamp_ntz" 1 1,
-    "try_to_timestamp" 1 2, "try_to_date" 1 2, "current_timezone" 0 0, "convert_timezone" 2 3,
+    "try_to_timestamp" 1 2, "try_to_date" 1 2, "current_timezone" 0 0, "make_dt_interval" 0 4, "make_ym_interval" 0 2, "convert_timezone" 2 3,
     // conditions
     "coalesce" 1 ANY, "nvl" 2 2, "ifnull" 2 2, "nullif" 2 2, "if" 3 3, "nvl2" 3 3,
     "greatest" 2 ANY, "least" 2 ANY, "isnull" 1 1, "isnotnull" 1 1, "isnan" 1 1, "nanvl" 2 2,

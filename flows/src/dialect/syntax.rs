@@ -136,6 +136,10 @@ impl Dialect for SparkDialect {
         true
     }
 
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let token = parser.peek_token();
         match token.token {

@@ -20,13 +20,16 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
-    TableScan, Union, Unnest, Window, cast, lit,
+    Aggregate, Distinct, Expr, ExprSchemable, Filter, GroupingSet, Join, JoinType, LogicalPlan,
+    LogicalPlanBuilder, Projection, TableScan, Union, Unnest, Window, cast, lit,
 };
 use windrow_delta::DataFile;
 use windrow_executor::scan::{DeltaSource, ScanLog};
 
 use crate::facts::ChangedSource;
+
+/// Keys of CUBE of which all sets are looked at.
+const MOST_CUBE_KEYS: usize = 6;
 
 /// Rows of which some columns are known: D(N) for the columns that are there.
 #[derive(Debug, Clone)]
@@ -40,16 +43,20 @@ pub struct Affected {
 pub struct Differ<'a> {
     changed: &'a [ChangedSource],
     log: &'a ScanLog,
+    /// Rows that are on both sides of a change are left out.
+    net: bool,
     /// Numbers the columns that are made, so that no two names meet in a join.
     next: usize,
 }
 
 impl<'a> Differ<'a> {
-    /// `log` takes the records of the scans of changed files.
-    pub fn new(changed: &'a [ChangedSource], log: &'a ScanLog) -> Self {
+    /// `log` takes the records of the scans of changed files. With `net` rows that are on both sides
+    /// of a change are left out, which takes a comparison of all of them.
+    pub fn new(changed: &'a [ChangedSource], log: &'a ScanLog, net: bool) -> Self {
         Self {
             changed,
             log,
+            net,
             next: 0,
         }
     }
@@ -207,7 +214,7 @@ impl<'a> Differ<'a> {
             return Ok(None);
         };
         let fields = scan.projected_schema.fields().len();
-        let Some(rows) = changed_rows(change, scan, self.log)? else {
+        let Some(rows) = changed_rows(change, scan, self.log, self.net)? else {
             return Ok(None);
         };
         if scan.fetch.is_some() {
@@ -274,12 +281,20 @@ impl<'a> Differ<'a> {
     ) -> Result<Option<Affected>> {
         let schema = aggregate.input.schema();
         let width = aggregate.schema.fields().len();
-        // The rows of grouping sets have nulls in the place of keys; then nothing is known.
-        let plain = !aggregate
-            .group_expr
-            .iter()
-            .any(|e| matches!(e, Expr::GroupingSet(_)));
-        let keys: &[Expr] = if plain { &aggregate.group_expr } else { &[] };
+        let sets = match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(set)] => Some(set),
+            _ => None,
+        };
+        let distinct: Vec<Expr> = match sets {
+            // Beyond that the sets of CUBE are too many to go through.
+            Some(GroupingSet::Cube(keys)) if keys.len() > MOST_CUBE_KEYS => Vec::new(),
+            Some(set) => set.distinct_expr().into_iter().cloned().collect(),
+            None => Vec::new(),
+        };
+        let keys: &[Expr] = match sets {
+            Some(_) => &distinct,
+            None => &aggregate.group_expr,
+        };
         let wanted = columns_of(wanted.iter().filter_map(|i| keys.get(*i)), schema);
         let Some(input) = self.of(&aggregate.input, &wanted)? else {
             return Ok(None);
@@ -289,7 +304,32 @@ impl<'a> Differ<'a> {
             .map(|e| translated(e, schema, &input.known))
             .collect::<Result<Vec<_>>>()?;
         known.resize(width, None);
-        self.project(input.plan, known)
+        let Some(set) = sets else {
+            return self.project(input.plan, known);
+        };
+        // In each set of keys the others are null.
+        let mut parts = Vec::new();
+        let sets = if keys.is_empty() {
+            vec![Vec::new()]
+        } else {
+            key_sets(set)
+        };
+        for set in sets {
+            let in_set = keys
+                .iter()
+                .zip(&known)
+                .map(|(key, known)| match known {
+                    Some(_) if !set.contains(key) => {
+                        let data_type = key.get_type(schema.as_ref())?;
+                        Ok(Some(lit(ScalarValue::try_from(&data_type)?)))
+                    }
+                    known => Ok(known.clone()),
+                })
+                .chain((keys.len()..width).map(|_| Ok(None)))
+                .collect::<Result<Vec<_>>>()?;
+            parts.extend(self.project(input.plan.clone(), in_set)?);
+        }
+        self.together(parts)
     }
 
     fn window(&mut self, window: &Window, wanted: &BTreeSet<usize>) -> Result<Option<Affected>> {
@@ -649,6 +689,25 @@ impl Shape {
     }
 }
 
+/// The sets of keys by which the rows are grouped.
+fn key_sets(set: &GroupingSet) -> Vec<Vec<Expr>> {
+    match set {
+        GroupingSet::Rollup(keys) => (0..=keys.len()).map(|n| keys[..n].to_vec()).collect(),
+        GroupingSet::GroupingSets(sets) => sets.clone(),
+        GroupingSet::Cube(keys) => {
+            let mut sets = vec![Vec::new()];
+            for key in keys {
+                for at in 0..sets.len() {
+                    let mut with: Vec<Expr> = sets[at].clone();
+                    with.push(key.clone());
+                    sets.push(with);
+                }
+            }
+            sets
+        }
+    }
+}
+
 fn width(node: &LogicalPlan) -> usize {
     node.schema().fields().len()
 }
@@ -745,17 +804,18 @@ pub fn same_scan(scan: &TableScan, provider: DeltaSource) -> Result<LogicalPlan>
     .build()
 }
 
-/// The rows that a scan would read of changed files and that are not on both sides of the change,
-/// with the scan's column names, unqualified.
+/// The rows that a scan would read of changed files, with the scan's column names, unqualified; with
+/// `net` without those that are on both sides of the change.
 fn changed_rows(
     change: &ChangedSource,
     scan: &TableScan,
     log: &ScanLog,
+    net: bool,
 ) -> Result<Option<LogicalPlan>> {
     const SIGN: &str = "__windrow_sign";
     const COUNT: &str = "__windrow_n";
     let fields = scan.projected_schema.fields();
-    let comparable = fields.iter().all(|f| groups_exactly(f.data_type()));
+    let comparable = net && fields.iter().all(|f| groups_exactly(f.data_type()));
     let side = |files: &[DataFile], sign: i64| -> Result<Option<LogicalPlan>> {
         if files.is_empty() {
             return Ok(None);

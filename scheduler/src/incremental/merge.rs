@@ -119,7 +119,7 @@ fn down(rows: &LogicalPlan) -> Result<std::result::Result<(&Aggregate, Vec<Origi
     let mut origins: Vec<Origin> = (0..rows.schema().fields().len())
         .map(Origin::Position)
         .collect();
-    let mut node = rows;
+    let (mut node, mut filtered) = (rows, false);
     loop {
         node = match node {
             LogicalPlan::Projection(projection) => {
@@ -133,7 +133,9 @@ fn down(rows: &LogicalPlan) -> Result<std::result::Result<(&Aggregate, Vec<Origi
                         }
                         Expr::Literal(value, _) => Origin::Constant(value),
                         other => {
-                            return Ok(Err(format!("a column of the result is computed: {other}")));
+                            return Ok(Err(format!(
+                                "a column of the result is computed after GROUP BY: {other}; a view over the table can compute it"
+                            )));
                         }
                     };
                 }
@@ -141,10 +143,14 @@ fn down(rows: &LogicalPlan) -> Result<std::result::Result<(&Aggregate, Vec<Origi
             }
             LogicalPlan::SubqueryAlias(alias) => alias.input.as_ref(),
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => sort.input.as_ref(),
-            LogicalPlan::Aggregate(aggregate) => return Ok(Ok((aggregate, origins))),
-            LogicalPlan::Filter(_) => {
+            LogicalPlan::Filter(filter) => {
+                filtered = true;
+                filter.input.as_ref()
+            }
+            LogicalPlan::Aggregate(_) if filtered => {
                 return Ok(Err("groups are filtered (HAVING, or by the window)".into()));
             }
+            LogicalPlan::Aggregate(aggregate) => return Ok(Ok((aggregate, origins))),
             _ => return Ok(Err("the result is no GROUP BY".into())),
         };
     }
@@ -160,17 +166,26 @@ fn merged_by(
         return Err(format!("{expr} is no plain aggregate"));
     };
     let float = matches!(data_type, DataType::Float32 | DataType::Float64);
-    if params.distinct || !params.order_by.is_empty() {
-        return Err(format!("{expr} can't be merged from its results"));
+    let refused = || Err(format!("{expr} can't be merged from its results"));
+    if params.distinct {
+        return Err(format!(
+            "{expr} can't be merged from its results: DISTINCT must see all rows of a group"
+        ));
+    }
+    if !params.order_by.is_empty() {
+        return refused();
     }
     match func.name() {
         "count" if *data_type == DataType::Int64 => Ok(sum.clone()),
         "sum" if matches!(data_type, DataType::Int64 | DataType::Decimal128(..)) => Ok(sum.clone()),
         "sum" => Err(format!(
-            "{expr} is a sum of floats, which depends on the order"
+            "{expr} is a sum of floats, which depends on the order of its rows; a sum of decimals does not"
+        )),
+        "avg" => Err(format!(
+            "{expr} can't be merged from its results; SUM and COUNT can"
         )),
         "min" | "max" if !float && can_be_key(data_type) => Ok(func),
-        _ => Err(format!("{expr} can't be merged from its results")),
+        _ => refused(),
     }
 }
 

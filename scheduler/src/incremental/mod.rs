@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 use datafusion::common::{Column, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use windrow_delta::DataFile;
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
 
@@ -28,6 +29,9 @@ use touched::{Part, Touched};
 /// An incremental plan is only refused for its cost when it would read more than this.
 const REFUSABLE_BYTES: u64 = 64 << 20;
 
+/// Changed files up to this size are compared row by row in any case.
+const COMPARED_BYTES: u64 = 8 << 20;
+
 /// What the user and the state allow.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
@@ -38,6 +42,8 @@ pub struct Rules {
     pub at_any_cost: bool,
     /// What of the window the last refresh did not cover; it is computed in any case.
     pub uncovered: Option<Expr>,
+    /// The costs of all techniques are worked out, not only those that decide.
+    pub all_costs: bool,
     /// Only these techniques are taken, where they apply; empty for all. For measurements.
     pub only: Vec<Technique>,
 }
@@ -93,6 +99,7 @@ pub async fn choose(
         considered: Vec::new(),
         bytes_read: 0,
         candidates: Vec::new(),
+        full: None,
     };
     if choice.gather(plan, &optimized).await? == Found::Nothing {
         choice.considered.retain(|c| c.technique != Technique::NoOp);
@@ -123,6 +130,8 @@ struct Choice<'a> {
     considered: Vec<Considered>,
     bytes_read: u64,
     candidates: Vec<Candidate>,
+    /// The cost of the whole window, once it was needed.
+    full: Option<Cost>,
 }
 
 impl Choice<'_> {
@@ -185,7 +194,8 @@ impl Choice<'_> {
         if !self.candidates.is_empty() {
             return Ok(Found::Something);
         }
-        let parts = match touched::find(plan, optimized, self.changed).await? {
+        let net = self.is_worth_comparing(plan).await?;
+        let parts = match touched::find(plan, optimized, self.changed, net).await? {
             Touched::Nothing { bytes_read } => {
                 self.bytes_read += bytes_read;
                 if self.rules.uncovered.is_none() {
@@ -231,6 +241,35 @@ impl Choice<'_> {
             self.candidate(plan, technique, scope, rows?, false).await?;
         }
         Ok(Found::Something)
+    }
+
+    /// Whether rewritten files are few enough for their old and new rows to be compared. An update
+    /// of rows all over a table rewrites all of it; comparing it then costs more than reading it.
+    async fn is_worth_comparing(&mut self, plan: &mut FlowPlan) -> Result<bool> {
+        let size =
+            |files: &[DataFile]| -> u64 { files.iter().map(|f| f.size.unsigned_abs()).sum() };
+        let rewritten: u64 = self
+            .changed
+            .iter()
+            .filter(|c| !c.added.is_empty() && !c.removed.is_empty())
+            .map(|c| size(&c.added) + size(&c.removed))
+            .sum();
+        if rewritten <= COMPARED_BYTES {
+            return Ok(true);
+        }
+        let full = self.full(plan).await?;
+        Ok(rewritten <= full.read / 2)
+    }
+
+    /// The cost of the whole window.
+    async fn full(&mut self, plan: &mut FlowPlan) -> Result<Cost> {
+        if let Some(known) = self.full {
+            return Ok(known);
+        }
+        let whole = plan.windowed()?;
+        let full = cost(plan, &Scope::default(), &whole, false).await?;
+        self.full = Some(full);
+        Ok(full)
     }
 
     /// The merge of new rows into stored groups, as a candidate.
@@ -317,7 +356,16 @@ impl Choice<'_> {
     /// Takes the cheapest.
     async fn conclude(mut self, plan: &mut FlowPlan) -> Result<Chosen> {
         let whole = plan.windowed()?;
-        let full = cost(plan, &Scope::default(), &whole, false).await?;
+        let refusable = self
+            .candidates
+            .iter()
+            .all(|c| c.cost.read > REFUSABLE_BYTES)
+            && !self.rules.at_any_cost
+            && self.rules.only.is_empty();
+        if refusable || self.rules.all_costs {
+            self.full(plan).await?;
+        }
+        let full = self.full;
         let grown: Vec<FallbackReason> = self
             .rules
             .uncovered
@@ -339,10 +387,7 @@ impl Choice<'_> {
                 None
             }
             Some(best) => {
-                let dearer = best.cost.total() > full.total()
-                    && best.cost.read > REFUSABLE_BYTES
-                    && !self.rules.at_any_cost
-                    && self.rules.only.is_empty();
+                let dearer = refusable && full.is_some_and(|full| best.cost.total() > full.total());
                 let unwanted = self.rules.only == [Technique::CompleteRecompute];
                 if dearer || unwanted {
                     reasons.push(FallbackReason::IncrementalPlanRejectedByCostModel);
@@ -352,9 +397,11 @@ impl Choice<'_> {
                 }
             }
         };
-        let mut last = entry(Technique::CompleteRecompute, Some(full.total()), Vec::new());
-        last.is_applicable = true;
-        self.considered.push(last);
+        self.considered.push(entry(
+            Technique::CompleteRecompute,
+            full.map(Cost::total),
+            Vec::new(),
+        ));
         let decision = match &best {
             Some(best) => Decision {
                 technique: best.technique,

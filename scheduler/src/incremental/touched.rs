@@ -58,22 +58,24 @@ impl Part {
 }
 
 /// Reads the changed rows and tells what they touch. `rows` is the analyzed and optimized plan of
-/// the window's rows.
+/// the window's rows. Without `net` rows are not compared with those that they replaced; then only
+/// the slices are looked for, where there are any.
 pub async fn find(
     plan: &FlowPlan,
     rows: &LogicalPlan,
     changed: &[ChangedSource],
+    net: bool,
 ) -> Result<Touched> {
     let log = &plan.bound.log;
     let wanted = telling_columns(plan);
-    let mut affected = Differ::new(changed, log).of(rows, &wanted)?;
+    let mut affected = Differ::new(changed, log, net).of(rows, &wanted)?;
     // A change of a source none of whose columns come out is followed to those that do.
     let is_blind = affected
         .as_ref()
         .is_some_and(|a| a.known.iter().all(Option::is_none));
     if is_blind {
         let all: BTreeSet<usize> = (0..plan.target_schema.fields().len()).collect();
-        affected = Differ::new(changed, log).of(rows, &all)?;
+        affected = Differ::new(changed, log, net).of(rows, &all)?;
     }
     let Some(affected) = affected else {
         return Ok(Touched::Nothing { bytes_read: 0 });
@@ -104,7 +106,8 @@ pub async fn find(
         .collect();
     let mut bytes_read = 0;
     let mut keys = None;
-    if !exact.is_empty() {
+    let slices = slice_columns(plan, &known);
+    if !exact.is_empty() && (net || slices.is_empty()) {
         let names = exact.iter().map(|(name, _)| name.clone()).collect();
         let exprs: Vec<Expr> = exact.iter().map(|(_, c)| Expr::Column(c.clone())).collect();
         let distinct = LogicalPlanBuilder::from(affected.plan.clone())
@@ -121,7 +124,6 @@ pub async fn find(
         return Ok(Touched::Nothing { bytes_read });
     }
     let mut parts = Vec::new();
-    let slices = slice_columns(plan, &known);
     match &keys {
         Some(keys) => parts.extend(by_values_of_keys(keys, &slices)?),
         None => {

@@ -100,6 +100,11 @@ impl Rewriter {
                     *expr = call(&ident.value.to_lowercase(), vec![]);
                 }
             }
+            Expr::Interval(found) => {
+                if let Some(parts) = interval::parts(found) {
+                    *expr = interval::literal_of(parts);
+                }
+            }
             Expr::UnaryOp {
                 op: UnaryOperator::Minus,
                 expr: inner,
@@ -128,8 +133,8 @@ impl Rewriter {
                 list,
                 negated,
             } => {
-                if let Expr::Tuple(row) = value.as_ref()
-                    && let Some(found) = row_in_list(row, list)
+                if let Expr::Tuple(left) = value.as_ref()
+                    && let Some(found) = row_in_list(left, list)
                 {
                     *expr = negate(Expr::Nested(Box::new(found)), *negated);
                 }
@@ -336,10 +341,7 @@ impl Rewriter {
                 *expr = self.named_struct(values);
             }
             Expr::Function(_) => self.rewrite_function(expr),
-            Expr::Interval(found) => match interval::parts(found) {
-                Some(parts) => *expr = interval::literal_of(parts),
-                None => self.refuse("this form of an interval", span, None),
-            },
+            Expr::Interval(_) => self.refuse("this form of an interval", span, None),
             Expr::Overlay {
                 expr: text,
                 overlay_what,
@@ -606,15 +608,21 @@ impl Rewriter {
     }
 }
 
-/// `(a, b) IN ((1, 2), (3, 4))` as comparisons of the parts.
-fn row_in_list(row: &[Expr], list: &[Expr]) -> Option<Expr> {
+/// A row of values as a struct whose fields are named by position.
+fn row(values: &[Expr]) -> Expr {
+    let fields = values.iter().enumerate();
+    let fields = fields
+        .flat_map(|(index, value)| [literal::string(format!("col{}", index + 1)), value.clone()]);
+    call("named_struct", fields.collect())
+}
+
+/// `(a, b) IN ((1, 2), (3, 4))` as comparisons of structs, to which nulls within are equal.
+fn row_in_list(left: &[Expr], list: &[Expr]) -> Option<Expr> {
     list.iter()
         .map(|item| match item {
-            Expr::Tuple(parts) if parts.len() == row.len() => row
-                .iter()
-                .zip(parts)
-                .map(|(left, right)| infix(left.clone(), BinaryOperator::Eq, right.clone()))
-                .reduce(|one, other| infix(one, BinaryOperator::And, other)),
+            Expr::Tuple(right) if right.len() == left.len() => {
+                Some(infix(row(left), BinaryOperator::Eq, row(right)))
+            }
             _ => None,
         })
         .collect::<Option<Vec<_>>>()?
