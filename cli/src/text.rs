@@ -165,6 +165,9 @@ fn effect(flow: &FlowReport) -> String {
     if flow.technique == Some(Technique::NoOp) {
         return "nothing changed that can reach the window; nothing is written".into();
     }
+    if flow.technique == Some(Technique::AppendOnly) {
+        return "adds rows; all files of the target stay as they are".into();
+    }
     match &flow.effect {
         None => "makes the table".into(),
         Some(e) => {

@@ -9,8 +9,8 @@ use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
@@ -41,8 +41,9 @@ pub struct ChangedSource {
 pub struct Gathered {
     pub facts: Facts,
     pub changed: Vec<ChangedSource>,
-    /// Besides the last refresh no run of the flow (an override) changed rows of the target, so that
-    /// the window holds exactly what the sources gave then.
+    /// Since the last refresh no run of the flow (an override) changed rows of the target, so that the
+    /// window holds exactly what the sources gave then. Otherwise the changed files are all that came
+    /// or went since, and their rows can't be set off against each other.
     pub base_is_exact: bool,
     /// What of the window the last one did not cover, as a condition on its rows, where that can be
     /// told and is all that has changed about it.
@@ -124,15 +125,26 @@ pub async fn gather(
             .is_none_or(|p| p.typed.expr.column_refs().is_empty()),
         ..Facts::default()
     };
+    let mut base_is_exact = true;
+    if !facts.query_changed {
+        let run_by = run_fingerprint(plan, time_zone, clock);
+        match foreign_changes(plan, existing, last, &run_by).await? {
+            Foreign::None => {}
+            Foreign::OwnOverride => base_is_exact = false,
+            Foreign::InWindow => facts.external_change_in_window = true,
+            Foreign::OtherQuery => facts.query_changed = true,
+        }
+    }
     let mut changed = Vec::new();
     for read in &plan.bound.reads {
         let ReadKind::Delta(table) = &read.kind else {
             facts.sources.push(SourceChange::NotInDelta);
             continue;
         };
-        let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
+        let (change, files) =
+            source_change(plan, &read.shown, table, last, filters, base_is_exact).await?;
         facts.sources.push(change);
-        facts.predicate_reaches |= filters.reaches(&read.shown);
+        facts.predicate_reaches |= filters.reaches_some(&read.shown);
         if change == SourceChange::Changed {
             let (shown, table) = (read.shown.clone(), table.clone());
             changed.push(ChangedSource {
@@ -142,15 +154,6 @@ pub async fn gather(
                 removed: files.removed,
                 rearranged: files.rearranged,
             });
-        }
-    }
-    let mut base_is_exact = true;
-    if !facts.query_changed {
-        match foreign_changes(plan, existing, last, &fingerprint).await? {
-            Foreign::None => {}
-            Foreign::OwnOverride => base_is_exact = false,
-            Foreign::InWindow => facts.external_change_in_window = true,
-            Foreign::OtherQuery => facts.query_changed = true,
         }
     }
     Ok(Gathered {
@@ -190,6 +193,7 @@ async fn source_change(
     table: &Table,
     last: &DefinedRefresh,
     filters: &ScanFilters,
+    base_is_exact: bool,
 ) -> Result<(SourceChange, ChangedFiles), TableError> {
     let only = |change: SourceChange| (change, ChangedFiles::default());
     let Some(before) = last.sources.iter().find(|s| s.name == shown) else {
@@ -210,7 +214,11 @@ async fn source_change(
     if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
         return Ok(only(SourceChange::SchemaChanged));
     }
-    let mut files = net_files(commits);
+    let mut files = if base_is_exact {
+        net_files(commits)
+    } else {
+        all_files(commits)
+    };
     files.added = files_that_matter(plan, shown, table, files.added, filters)?;
     files.removed = files_that_matter(plan, shown, table, files.removed, filters)?;
     Ok(if files.added.is_empty() && files.removed.is_empty() {
@@ -218,6 +226,27 @@ async fn source_change(
     } else {
         (SourceChange::Changed, files)
     })
+}
+
+/// All files that came or went. Rows of the target that an override wrote are those of some version
+/// in between: whatever differs from then until now lies in one of these files.
+fn all_files(commits: Vec<CommitChanges>) -> ChangedFiles {
+    let mut files = ChangedFiles {
+        rearranged: true,
+        ..ChangedFiles::default()
+    };
+    let (mut added, mut removed) = (HashSet::new(), HashSet::new());
+    for commit in commits {
+        let new = commit.added.into_iter();
+        files
+            .added
+            .extend(new.filter(|f| added.insert(file_key(f))));
+        let old = commit.removed.into_iter();
+        files
+            .removed
+            .extend(old.filter(|f| removed.insert(file_key(f))));
+    }
+    files
 }
 
 /// What the commits come to: a file that came and went in between was never seen and is not there
@@ -338,8 +367,19 @@ enum Foreign {
     OtherQuery,
 }
 
+/// What a run of the flow computes, in short, for the commit info: its query, and the clock and time
+/// zone on which that may rest.
+pub fn run_fingerprint(
+    plan: &FlowPlan,
+    time_zone: &str,
+    clock: &chrono::DateTime<chrono::Utc>,
+) -> String {
+    let clock = query_clock(plan, clock).unwrap_or_default();
+    short_fingerprint(&format!("{}\n{time_zone}\n{clock}", plan.fingerprint()))
+}
+
 /// A short name for a fingerprint, kept in the commit info.
-pub fn short_fingerprint(fingerprint: &str) -> String {
+fn short_fingerprint(fingerprint: &str) -> String {
     use std::hash::Hasher;
     // FNV-1a: stable over versions, which the standard hasher does not promise.
     struct Fnv(u64);
@@ -362,7 +402,7 @@ async fn foreign_changes(
     plan: &FlowPlan,
     existing: &Table,
     last: &DefinedRefresh,
-    fingerprint: &str,
+    run_by: &str,
 ) -> Result<Foreign, TableError> {
     if existing.version() == last.target_version {
         return Ok(Foreign::None);
@@ -372,7 +412,6 @@ async fn foreign_changes(
     let Some(commits) = commits else {
         return Ok(Foreign::InWindow);
     };
-    let short = short_fingerprint(fingerprint);
     let own = |c: &CommitChanges| c.windrow.is_some();
     let other_query = commits
         .iter()
@@ -382,7 +421,7 @@ async fn foreign_changes(
                 .as_ref()
                 .and_then(|w| w.get("fingerprint"))
                 .and_then(|f| f.as_str())
-                != Some(short.as_str())
+                != Some(run_by)
         });
     if other_query {
         return Ok(Foreign::OtherQuery);

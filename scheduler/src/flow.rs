@@ -528,6 +528,20 @@ impl ScanFilters {
         found
     }
 
+    /// Whether the window puts a filter on some scan of the source.
+    pub fn reaches_some(&self, source: &str) -> bool {
+        self.with_window
+            .iter()
+            .filter(|(table, _)| same_table(table, source))
+            .any(|(table, lists)| {
+                let old = self.without.get(table);
+                lists.iter().enumerate().any(|(i, list)| {
+                    let before = old.and_then(|o| o.get(i));
+                    list.iter().any(|f| before.is_none_or(|b| !b.contains(f)))
+                })
+            })
+    }
+
     /// The filter lists of the scans of a source.
     pub fn on(&self, source: &str) -> Vec<&Vec<Expr>> {
         self.with_window

@@ -112,8 +112,9 @@ impl Inner {
                     // What can't be told is computed.
                     Err(error) => {
                         let (_, message) = words_of(&error);
-                        tracing::debug!(%message, flow = flow.name, "the change could not be told");
+                        tracing::debug!(%error, flow = flow.name, "the change could not be told");
                         plan.scope = Scope::default();
+                        plan.bound.log.take();
                         considered = incremental::not_told(&message);
                         Work {
                             rows: Some(plan.windowed().map_err(query_problem)?),

@@ -30,7 +30,7 @@ use windrow_flows::refresh::{Decision, Technique};
 
 use crate::bind::words_of;
 use crate::evolve::Fill;
-use crate::facts::{self, short_fingerprint};
+use crate::facts;
 use crate::failpoint;
 use crate::flow::{FlowPlan, KIND, OWNER, ScanFilters, kind_word, planned, source_reports};
 use crate::project::{Project, ProjectTable};
@@ -840,7 +840,7 @@ fn commit_of(
         info: json!({"pipeline": context.project.config.name, "update": context.update_id,
             "flow": flow.name, "sequence": state.sequence, "state": staged_state.file,
             "technique": work.decision.technique.word(), "predicate": predicate,
-            "override": plan.is_override, "fingerprint": short_fingerprint(&plan.fingerprint())}),
+            "override": plan.is_override, "fingerprint": facts::run_fingerprint(plan, context.project.time_zone(), &context.clock)}),
         metrics: vec![
             ("numOutputRows".into(), rows),
             ("numDeletedRows".into(), removal.deleted_rows),

@@ -99,6 +99,7 @@ scenarios! {
         appended_rows_touch_no_file
         columns_that_nobody_reads
         groups_take_new_rows_in
+        override_over_a_passing_state
         reasons_in_words
         refresh_policies
         rows_with_touched_keys

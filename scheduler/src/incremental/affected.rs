@@ -186,24 +186,30 @@ impl<'a> Differ<'a> {
         let shared: Vec<bool> = (0..first.known.len())
             .map(|i| parts.iter().all(|p| p.known[i].is_some()))
             .collect();
+        // All parts have the same names: the optimizer may leave one of them alone in the place of
+        // the union, whose names are those of the first.
+        let known: Vec<Option<Column>> = shared
+            .iter()
+            .map(|shared| shared.then(|| Column::new_unqualified(self.fresh())))
+            .collect();
+        let blank = self.fresh();
         let mut union: Option<LogicalPlan> = None;
-        let mut known = Vec::new();
         for part in parts {
-            let exprs = part
+            let mut exprs: Vec<Expr> = part
                 .known
                 .into_iter()
-                .zip(&shared)
-                .map(|(c, shared)| c.filter(|_| *shared).map(Expr::Column))
+                .zip(&known)
+                .filter_map(|(own, name)| Some(Expr::Column(own?).alias(&name.as_ref()?.name)))
                 .collect();
-            let Some(part) = self.project(part.plan, exprs)? else {
-                continue;
-            };
+            if exprs.is_empty() {
+                exprs.push(lit(true).alias(&blank));
+            }
+            let plan = LogicalPlanBuilder::from(part.plan)
+                .project(exprs)?
+                .build()?;
             union = Some(match union {
-                None => {
-                    known = part.known;
-                    part.plan
-                }
-                Some(so_far) => LogicalPlanBuilder::from(so_far).union(part.plan)?.build()?,
+                None => plan,
+                Some(so_far) => LogicalPlanBuilder::from(so_far).union(plan)?.build()?,
             });
         }
         Ok(union.map(|plan| Affected { plan, known }))

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DataFusionError, Result};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result};
 use datafusion::logical_expr::{
     EmptyRelation, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, TableScan, Union,
 };
@@ -105,12 +105,13 @@ impl Growth<'_> {
             LogicalPlan::Union(union) => {
                 let mut inputs = Vec::with_capacity(union.inputs.len());
                 for input in &union.inputs {
-                    let gained = self.of(input)?.unwrap_or_else(|| {
-                        LogicalPlan::EmptyRelation(EmptyRelation {
+                    let gained = match self.of(input)? {
+                        Some(gained) => named_as(gained, &union.schema)?,
+                        None => LogicalPlan::EmptyRelation(EmptyRelation {
                             produce_one_row: false,
-                            schema: input.schema().clone(),
-                        })
-                    });
+                            schema: union.schema.clone(),
+                        }),
+                    };
                     inputs.push(Arc::new(gained));
                 }
                 Ok(Some(LogicalPlan::Union(Union {
@@ -219,6 +220,21 @@ impl Growth<'_> {
         })?;
         Ok(moved.data)
     }
+}
+
+/// The plan with the names of `schema`. The optimizer may leave one input alone in the place of a
+/// union, whose names it then must have.
+fn named_as(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let exprs: Vec<Expr> = plan
+        .schema()
+        .columns()
+        .into_iter()
+        .zip(schema.iter())
+        .map(|(own, (relation, field))| {
+            Expr::Column(own).alias_qualified(relation.cloned(), field.name())
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan).project(exprs)?.build()
 }
 
 /// UNION ALL of two plans of one schema, under that schema's own qualified names.

@@ -13,9 +13,12 @@ mod merge;
 mod touched;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use datafusion::common::{Column, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use windrow_delta::DataFile;
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
@@ -91,10 +94,69 @@ pub async fn choose(
     rules: Rules,
 ) -> Result<Chosen> {
     let changed = by_table(changed);
+    // A file that was rearranged away may be gone; the new files of others are there.
+    let rearranged = objects(changed.iter().filter(|c| c.rearranged), false);
+    let mut gone = are_gone(rearranged).await;
+    if !gone {
+        match choose_among(plan, &changed, rules).await {
+            Ok(chosen) => return Ok(chosen),
+            Err(error) => {
+                gone = are_gone(objects(changed.iter(), true)).await;
+                if !gone {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    plan.scope = Scope::default();
+    plan.bound.log.take();
+    Ok(Chosen {
+        decision: decision_for(vec![FallbackReason::DataFileMissing]),
+        rows: Some(plan.windowed()?),
+        typed: false,
+        considered: Vec::new(),
+        bytes_read: 0,
+    })
+}
+
+/// The objects of changed files, with removed ones or only the added.
+fn objects<'a>(
+    changed: impl Iterator<Item = &'a ChangedSource>,
+    with_removed: bool,
+) -> Vec<(Arc<dyn ObjectStore>, Path)> {
+    let mut found = Vec::new();
+    for source in changed {
+        let store = source.table.location().store();
+        let removed = source.removed.iter().filter(|_| with_removed);
+        let paths = source.added.iter().chain(removed).map(DataFile::path);
+        found.extend(paths.filter_map(Result::ok).map(|p| (store.clone(), p)));
+    }
+    found
+}
+
+/// Whether some of the objects are not there any more. What can't be found out counts as there.
+async fn are_gone(objects: Vec<(Arc<dyn ObjectStore>, Path)>) -> bool {
+    const AT_ONCE: usize = 32;
+    for some in objects.chunks(AT_ONCE) {
+        let heads = some.iter().map(|(store, path)| store.head(path));
+        for head in futures::future::join_all(heads).await {
+            if matches!(head, Err(object_store::Error::NotFound { .. })) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+async fn choose_among(
+    plan: &mut FlowPlan,
+    changed: &[ChangedSource],
+    rules: Rules,
+) -> Result<Chosen> {
     plan.bound.log.take();
     let optimized = plan.bound.state.optimize(&plan.windowed()?)?;
     let mut choice = Choice {
-        changed: &changed,
+        changed,
         rules,
         considered: Vec::new(),
         bytes_read: 0,
@@ -194,7 +256,7 @@ impl Choice<'_> {
         if !self.candidates.is_empty() {
             return Ok(Found::Something);
         }
-        let net = self.is_worth_comparing(plan).await?;
+        let net = self.rules.base_is_exact && self.is_worth_comparing(plan).await?;
         let parts = match touched::find(plan, optimized, self.changed, net).await? {
             Touched::Nothing { bytes_read } => {
                 self.bytes_read += bytes_read;
