@@ -240,10 +240,10 @@ impl Bench {
         let mut measurements = Vec::new();
         for (shape, query) in shapes {
             for (share, condition) in [
-                ("0.1 %", "l_orderkey / 32 % 1000 = 7"),
-                ("1 %", "l_orderkey / 32 % 100 = 7"),
-                ("10 %", "l_orderkey / 32 % 10 = 7"),
-                ("50 %", "l_orderkey / 32 % 2 = 1"),
+                ("0.1 %", "(l_orderkey * 7 + l_linenumber * 13) % 1000 = 7"),
+                ("1 %", "(l_orderkey * 7 + l_linenumber * 13) % 100 = 7"),
+                ("10 %", "(l_orderkey * 7 + l_linenumber * 13) % 10 = 7"),
+                ("50 %", "(l_orderkey * 7 + l_linenumber * 13) % 2 = 1"),
             ] {
                 let name = format!("choice-{scale}-{shape}-{}", share.replace(' ', ""));
                 let home = self.home(&name.replace('%', "p"));

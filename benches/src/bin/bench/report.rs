@@ -62,7 +62,8 @@ impl Measurement {
         let (windrow, baseline) = (figures(&self.windrow), figures(&self.baseline));
         let mut bounds = Vec::new();
         if let Some(most) = self.target.ratio {
-            bounds.push((format!("{most:.1}x"), self.ratio() <= most));
+            let digits = if most < 1.0 { 3 } else { 1 };
+            bounds.push((format!("{most:.digits$}x"), self.ratio() <= most));
         }
         if let Some(most) = self.target.wall {
             bounds.push((format!("{} ms", most.as_millis()), windrow.wall <= most));
