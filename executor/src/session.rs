@@ -11,9 +11,11 @@ use datafusion::catalog::{
     MemorySchemaProvider, SchemaProvider, TableProvider,
 };
 use datafusion::common::{DataFusionError, Result, TableReference};
+use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -120,6 +122,7 @@ impl Engine {
             .with_config(config)
             .with_runtime_env(self.runtime.clone())
             .with_default_features()
+            .with_expr_planners(expr_planners())
             .with_analyzer_rules(spark::analyzer_rules())
             .with_optimizer_rules(optimizer_rules())
             .with_physical_optimizer_rules(physical_optimizer_rules())
@@ -170,6 +173,14 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
         .rules
         .into_iter()
         .filter(|rule| !rule.name().starts_with("FilterPushdown"))
+        .collect()
+}
+
+/// Spark's ways to a field before DataFusion's.
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    let own: Arc<dyn ExprPlanner> = Arc::new(spark::FieldAccess);
+    std::iter::once(own)
+        .chain(SessionStateDefaults::default_expr_planners())
         .collect()
 }
 

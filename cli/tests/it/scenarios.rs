@@ -115,6 +115,8 @@ scenarios! {
         equal_floats_join_and_deduplicate
         extremes_of_infinities
         filter_above_an_outer_join
+        functions_of_a_date_prune_files
+        generators_and_lambdas
         local_times_of_a_clock_change
         not_in_with_null
         null_safe_join_beside_an_equal

@@ -171,8 +171,10 @@ fn stack_params(given: &[DataType]) -> Result<Vec<DataType>> {
 
 fn stack_rows(given: usize, literals: &[Option<&ScalarValue>]) -> Result<(usize, usize)> {
     let rows = match literals.first().copied().flatten() {
-        Some(ScalarValue::Int32(Some(rows))) if *rows > 0 => *rows as usize,
-        Some(ScalarValue::Int64(Some(rows))) if *rows > 0 => *rows as usize,
+        // Handed over as a text, for a number is a cast until it is folded.
+        Some(ScalarValue::Utf8(Some(rows))) if rows.parse::<usize>().is_ok_and(|n| n > 0) => {
+            rows.parse().unwrap_or(1)
+        }
         _ => return plan_err!("the first argument of stack is a positive integer literal"),
     };
     Ok((rows, (given - 1).div_ceil(rows)))

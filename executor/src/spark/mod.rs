@@ -5,6 +5,7 @@
 //! into calls of the functions here. No function holds state: an executor that registers the same
 //! functions can run any plan.
 
+mod access;
 mod aggregate;
 mod arithmetic;
 mod array;
@@ -42,10 +43,12 @@ mod stamp;
 mod text;
 mod time;
 mod types;
+mod windows;
 mod words;
 
 use std::sync::Arc;
 
+pub use access::FieldAccess;
 pub use bounds::ColumnBounds;
 use datafusion::common::config::{ConfigOptions, Dialect};
 use datafusion::common::{DFSchema, Result};
@@ -101,6 +104,9 @@ pub fn register(state: &mut SessionState) -> Result<()> {
         .chain(moments::functions())
     {
         state.register_udaf(Arc::new(udaf))?;
+    }
+    for function in windows::functions() {
+        state.register_udwf(function)?;
     }
     for function in lambda::functions() {
         state.register_higher_order_function(function)?;

@@ -13,13 +13,11 @@ use datafusion::logical_expr::{
 
 use super::types;
 
-const ALL: [(&str, Kind); 14] = [
+const ALL: [(&str, Kind); 12] = [
     ("corr", Kind::Corr),
     ("covar_pop", Kind::CovarPop),
     ("covar_samp", Kind::CovarSamp),
     ("regr_count", Kind::Count),
-    ("regr_avgx", Kind::AvgX),
-    ("regr_avgy", Kind::AvgY),
     ("regr_sxx", Kind::Sxx),
     ("regr_syy", Kind::Syy),
     ("regr_sxy", Kind::Sxy),
@@ -50,8 +48,6 @@ enum Kind {
     CovarPop,
     CovarSamp,
     Count,
-    AvgX,
-    AvgY,
     Sxx,
     Syy,
     Sxy,
@@ -135,7 +131,6 @@ struct One {
     m2: f64,
     m3: f64,
     m4: f64,
-    sum: f64,
 }
 
 impl One {
@@ -150,7 +145,6 @@ impl One {
             + delta * (delta * delta2 - delta_n * delta_n2);
         (self.m2, self.m3) = (m2, m3);
         self.mean += delta_n;
-        self.sum += value;
     }
 
     fn merge(&mut self, n1: f64, other: &Self, n2: f64) {
@@ -169,7 +163,6 @@ impl One {
             + 4.0 * delta_n * (n1 * other.m3 - n2 * self.m3);
         (self.m2, self.m3) = (m2, m3);
         self.mean += delta_n * n2;
-        self.sum += other.sum;
     }
 }
 
@@ -181,13 +174,15 @@ struct State {
     y: One,
     /// The sum of the products of both distances from their means.
     ck: f64,
+    /// The same with the variables in the other order, which may round otherwise.
+    kc: f64,
     /// Squares as the correlation takes them in.
     x_mk: f64,
     y_mk: f64,
 }
 
 impl State {
-    const WIDTH: usize = 14;
+    const WIDTH: usize = 13;
 
     fn to_array(self) -> [f64; Self::WIDTH] {
         let Self {
@@ -195,11 +190,12 @@ impl State {
             x,
             y,
             ck,
+            kc,
             x_mk,
             y_mk,
         } = self;
         [
-            n, x.mean, x.m2, x.m3, x.m4, x.sum, y.mean, y.m2, y.m3, y.m4, y.sum, ck, x_mk, y_mk,
+            n, x.mean, x.m2, x.m3, x.m4, y.mean, y.m2, y.m3, y.m4, ck, x_mk, y_mk, kc,
         ]
     }
 
@@ -209,15 +205,15 @@ impl State {
             m2: values[at + 1],
             m3: values[at + 2],
             m4: values[at + 3],
-            sum: values[at + 4],
         };
         Self {
             n: values[0],
             x: one(1),
-            y: one(6),
-            ck: values[11],
-            x_mk: values[12],
-            y_mk: values[13],
+            y: one(5),
+            ck: values[9],
+            x_mk: values[10],
+            y_mk: values[11],
+            kc: values[12],
         }
     }
 
@@ -227,6 +223,7 @@ impl State {
         self.x.add(x, self.n);
         self.y.add(y, self.n);
         self.ck += dx * (y - self.y.mean);
+        self.kc += dy * (x - self.x.mean);
         self.x_mk += dx * (x - self.x.mean);
         self.y_mk += dy * (y - self.y.mean);
     }
@@ -238,6 +235,7 @@ impl State {
         let share = |distance: f64| if n == 0.0 { 0.0 } else { distance / n };
         let (dx_n, dy_n) = (share(dx), share(dy));
         self.ck = self.ck + other.ck + dx * dy_n * n1 * n2;
+        self.kc = self.kc + other.kc + dy * dx_n * n1 * n2;
         self.x_mk = self.x_mk + other.x_mk + dx * dx_n * n1 * n2;
         self.y_mk = self.y_mk + other.y_mk + dy * dy_n * n1 * n2;
         self.x.merge(n1, &other.x, n2);
@@ -259,6 +257,7 @@ impl Held {
             x,
             y,
             ck,
+            kc,
             x_mk,
             y_mk,
         } = self.state;
@@ -269,13 +268,11 @@ impl Held {
             Kind::Corr => (n > 1.0).then(|| ck / (x_mk * y_mk).sqrt()),
             Kind::CovarPop => some.then(|| ck / n),
             Kind::CovarSamp => (n > 1.0).then(|| ck / (n - 1.0)),
-            Kind::AvgX => some.then(|| y.sum / n),
-            Kind::AvgY => some.then(|| x.sum / n),
             Kind::Sxx => some.then_some(y.m2),
             Kind::Syy => some.then_some(x.m2),
             Kind::Sxy => some.then_some(ck),
-            Kind::Slope => (y.m2 != 0.0).then(|| ck / y.m2),
-            Kind::Intercept => (y.m2 != 0.0).then(|| x.mean - ck / y.m2 * y.mean),
+            Kind::Slope => (y.m2 != 0.0).then(|| kc / y.m2),
+            Kind::Intercept => (y.m2 != 0.0).then(|| x.mean - kc / y.m2 * y.mean),
             Kind::R2 if y_mk == 0.0 => None,
             Kind::R2 if x_mk == 0.0 => Some(1.0),
             Kind::R2 => {

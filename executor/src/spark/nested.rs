@@ -11,9 +11,9 @@ use datafusion::arrow::compute::{interleave, take};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 
-use super::map;
 use super::scalar::{Call, Definition, Param, Params, Returns};
 use super::types::{self, list_of};
+use super::{access, map};
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
@@ -41,6 +41,30 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         params: Params::Custom(list_and_index),
         returns: Returns::Custom(element_type),
         evaluate: |call| pick(call, Access::FromOne),
+    },
+    Definition {
+        name: "spark_field",
+        params: Params::Custom(|given| Ok(given.to_vec())),
+        returns: Returns::Custom(|given, literals| {
+            let name = literals
+                .get(1)
+                .copied()
+                .flatten()
+                .and_then(|value| value.try_as_str().flatten())
+                .unwrap_or_default();
+            let found = given
+                .first()
+                .and_then(|given| access::field_type(given, name));
+            match (found, given.first()) {
+                (Some((found, _)), _) => Ok(found),
+                (None, Some(DataType::Null)) => Ok(DataType::Null),
+                (None, _) => plan_err!(
+                    "FIELD_NOT_FOUND: {} has no field {name}",
+                    given.first().map_or_else(String::new, types::name)
+                ),
+            }
+        }),
+        evaluate: field,
     },
     Definition {
         name: "try_element_at",
@@ -260,6 +284,34 @@ fn pick(call: &Call, access: Access) -> Result<ArrayRef> {
     });
     let picks = picks.collect::<Result<UInt64Array>>()?;
     Ok(take(lists.values(), &picks, None)?)
+}
+
+/// The field of a struct, of the structs of a list, or the value of a map.
+fn field(call: &Call) -> Result<ArrayRef> {
+    if call.args[0].data_type() == &DataType::Null {
+        return Ok(new_null_array(call.return_type, call.rows));
+    }
+    let Some(lists) = call.args[0].as_list_opt::<i32>() else {
+        return pick(call, Access::ItemOrNull);
+    };
+    let DataType::List(element) = call.return_type else {
+        return plan_err!("an array was planned");
+    };
+    let name = call.text(1)?;
+    let column = lists.values().as_struct_opt().and_then(|structs| {
+        let column = structs.column_by_name(if name.is_empty() { "" } else { name.value(0) })?;
+        let set = (0..structs.len()).map(|row| structs.is_valid(row).then_some(row as u64));
+        Some((column, set.collect::<UInt64Array>()))
+    });
+    let Some((column, set)) = column else {
+        return Ok(new_null_array(call.return_type, call.rows));
+    };
+    Ok(Arc::new(ListArray::try_new(
+        Arc::clone(element),
+        lists.offsets().clone(),
+        take(column, &set, None)?,
+        lists.nulls().cloned(),
+    )?))
 }
 
 fn array_contains(call: &Call) -> Result<ArrayRef> {

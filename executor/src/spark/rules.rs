@@ -351,13 +351,17 @@ impl Meaning<'_> {
     fn function(&self, function: ScalarFunction) -> Result<Expr> {
         let ScalarFunction { func, mut args } = function;
         let name = func.name().to_string();
+        if let Some(found) = self.interval_operation(&name, &args)? {
+            return Ok(found);
+        }
         match name.as_str() {
             "spark_cast" | "spark_try_cast" => return self.explicit_cast(&name, args),
-            "spark_add" | "spark_subtract" | "spark_multiply" | "spark_divide"
-                if args.len() >= 2
-                    && let Some(found) = self.interval_operation(&name, &args)? =>
-            {
-                return Ok(found);
+            // What DataFusion knows it can push down.
+            "spark_field" if matches!(self.type_of(&args[0])?, DataType::Struct(_)) => {
+                let get_field = datafusion::functions::core::get_field();
+                return Ok(Expr::ScalarFunction(ScalarFunction::new_udf(
+                    get_field, args,
+                )));
             }
             "negative" if args.len() == 1 && interval::is_interval(&self.type_of(&args[0])?) => {
                 let args = vec![args.remove(0), lit(-1_i64), lit(1_i64)];
@@ -366,11 +370,9 @@ impl Meaning<'_> {
             "year" | "month" | "day" | "hour" | "minute" | "spark_seconds"
                 if !args.is_empty() && interval::is_interval(&self.type_of(&args[0])?) =>
             {
-                let unit = if name == "spark_seconds" {
-                    "second"
-                } else {
-                    &name
-                };
+                let unit = name
+                    .strip_prefix("spark_")
+                    .map_or(name.as_str(), |_| "second");
                 let args = vec![args.remove(0), lit(unit)];
                 return Ok(functions::call("spark_interval_part", args));
             }
@@ -434,8 +436,12 @@ impl Meaning<'_> {
             "spark_add" => "+",
             "spark_subtract" => "-",
             "spark_multiply" => "*",
-            _ => "/",
+            "spark_divide" => "/",
+            _ => return Ok(None),
         };
+        if args.len() < 2 {
+            return Ok(None);
+        }
         let (left, right) = (self.type_of(&args[0])?, self.type_of(&args[1])?);
         let Some(plan) = interval::operation(symbol, &left, &right) else {
             return Ok(None);

@@ -1,5 +1,7 @@
 //! Tests of the executor crate through its public interface.
 
 mod folding;
+mod functions;
 mod golden;
+mod tpch;
 mod wire;

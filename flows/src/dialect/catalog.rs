@@ -11,6 +11,18 @@ pub(super) enum Kind {
     Generator,
 }
 
+impl Kind {
+    /// What it is called in the documentation.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Aggregate => "aggregate",
+            Self::Window => "window",
+            Self::Generator => "generator",
+        }
+    }
+}
+
 /// An available function: its name, sort, and the least and greatest number of arguments.
 pub(super) struct Entry {
     pub name: &'static str,
@@ -125,7 +137,7 @@ static REFUSED: &str = include_str!("refused.txt");
 
 /// The entry of an available function.
 pub(super) fn entry(name: &str) -> Option<&'static Entry> {
-    all().find(|entry| entry.name == name)
+    available().find(|entry| entry.name == name)
 }
 
 /// The sort of an available function.
@@ -135,19 +147,25 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
 
 /// Whether Spark has a function of that name though it is not available here.
 pub(super) fn is_refused(name: &str) -> bool {
-    REFUSED.split_whitespace().any(|refused| refused == name)
+    refused().any(|refused| refused == name)
+}
+
+/// The functions that Spark has and Windrow refuses.
+pub(super) fn refused() -> impl Iterator<Item = &'static str> {
+    REFUSED.split_whitespace()
 }
 
 /// The available function whose name is nearest to `name`, if any is near.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
-    all()
+    available()
         .map(|entry| (strsim::damerau_levenshtein(entry.name, name), entry.name))
         .filter(|(distance, known)| *distance <= 1 + known.len().min(name.len()) / 4)
         .min()
         .map(|(_, known)| known)
 }
 
-fn all() -> impl Iterator<Item = &'static Entry> {
+/// All available functions.
+pub(super) fn available() -> impl Iterator<Item = &'static Entry> {
     SCALARS
         .iter()
         .chain(AGGREGATES)

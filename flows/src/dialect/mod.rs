@@ -51,6 +51,17 @@ pub fn rewrite_expr(expr: &mut Expr) -> Vec<DialectFault> {
     rewriter.into_faults()
 }
 
+/// All functions of Spark by name: what sort of function an available one is, `None` for one that is
+/// refused.
+pub fn functions() -> Vec<(&'static str, Option<&'static str>)> {
+    let mut all: Vec<_> = catalog::available()
+        .map(|entry| (entry.name, Some(entry.kind.word())))
+        .chain(catalog::refused().map(|name| (name, None)))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
 /// Whether `name` is one of Spark's aggregate functions that is available here.
 pub fn is_aggregate(name: &str) -> bool {
     catalog::kind(&name.to_lowercase()) == Some(catalog::Kind::Aggregate)

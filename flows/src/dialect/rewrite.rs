@@ -8,7 +8,7 @@ use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
     LimitClause, OrderByExpr, OrderByKind, PivotValueSource, Query, Select, SelectItem, SetExpr,
     SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, Value, VisitorMut,
-    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec,
+    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 use sqlparser::tokenizer::Span;
 
@@ -186,6 +186,21 @@ impl Rewriter {
         }
     }
 
+    /// `OVER (w)` is `OVER w`; a window that adds to a named one is none of Spark's.
+    fn over(&mut self, over: &mut Option<WindowType>, span: Span) {
+        let Some(WindowType::WindowSpec(window)) = over else {
+            return;
+        };
+        let alone = window.partition_by.is_empty()
+            && window.order_by.is_empty()
+            && window.window_frame.is_none();
+        match window.window_name.take() {
+            Some(name) if alone => *over = Some(WindowType::NamedWindow(name)),
+            Some(_) => self.refuse("a window that adds to a named one", span, None),
+            None => self.window(window, span),
+        }
+    }
+
     fn window(&mut self, window: &mut WindowSpec, span: Span) {
         window.order_by.iter_mut().for_each(spark_null_order);
         if let Some(WindowFrame {
@@ -202,6 +217,7 @@ impl Rewriter {
                 | WindowFrameBound::Following(Some(width)) = bound
                 {
                     literal::untype(width);
+                    interval::plain(width);
                 }
             }
             if *units == WindowFrameUnits::Groups {
@@ -334,6 +350,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.name_values(factor);
         self.pivots(factor);
         ControlFlow::Continue(())
     }

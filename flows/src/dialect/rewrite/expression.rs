@@ -1,9 +1,12 @@
 //! Operators, casts, literals and the other expressions that are no function calls.
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function,
     FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    Spanned, TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
+    Spanned, TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
@@ -100,6 +103,14 @@ impl Rewriter {
                     *expr = call(&ident.value.to_lowercase(), vec![]);
                 }
             }
+            Expr::Lambda(lambda) => {
+                let names = lambda
+                    .params
+                    .iter()
+                    .map(|param| param.name.value.clone())
+                    .collect();
+                let _ = lambda.body.visit(&mut Parameters { names });
+            }
             Expr::Interval(found) => {
                 if let Some(parts) = interval::parts(found) {
                     *expr = interval::literal_of(parts);
@@ -137,6 +148,22 @@ impl Rewriter {
                     && let Some(found) = row_in_list(left, list)
                 {
                     *expr = negate(Expr::Nested(Box::new(found)), *negated);
+                }
+            }
+            Expr::InSubquery {
+                expr: value,
+                subquery,
+                negated,
+            } => {
+                if let Expr::Tuple(left) = value.as_ref() {
+                    match negated {
+                        true => {
+                            let span = value.span();
+                            let help = "write NOT EXISTS";
+                            self.refuse("NOT IN of several columns", span, Some(help));
+                        }
+                        false => *expr = super::generator::row_in_subquery(left, subquery),
+                    }
                 }
             }
             Expr::Case {
@@ -322,7 +349,7 @@ impl Rewriter {
                 for access in access_chain {
                     value = match access {
                         sqlparser::ast::AccessExpr::Dot(Expr::Identifier(field)) => call(
-                            "get_field",
+                            "spark_field",
                             vec![value, literal::string(field.value.clone())],
                         ),
                         sqlparser::ast::AccessExpr::Subscript(
@@ -605,6 +632,31 @@ impl Rewriter {
             _ => self.refuse(&format!("{name} to a scale"), span, Some("use round")),
         }
         call(name, vec![value])
+    }
+}
+
+/// `x.a` in a lambda of `x` is a field of the parameter, not a column of a table.
+struct Parameters {
+    names: Vec<String>,
+}
+
+impl VisitorMut for Parameters {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [first, fields @ ..] = parts.as_slice()
+            && self.names.contains(&first.value)
+        {
+            let value = Expr::Identifier(first.clone());
+            *expr = fields.iter().fold(value, |value, field| {
+                call(
+                    "spark_field",
+                    vec![value, literal::string(field.value.clone())],
+                )
+            });
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -27,7 +27,9 @@ impl Rewriter {
         let span = function.name.span();
         let name = function.name.to_string().to_lowercase();
         // Put in by the rewriting of what stands around.
-        if name == "spark_zone" || super::generator::is_internal(&name) {
+        if matches!(name.as_str(), "spark_zone" | "spark_field")
+            || super::generator::is_internal(&name)
+        {
             return;
         }
         let Some(entry) = catalog::entry(&name) else {
@@ -383,9 +385,7 @@ impl Rewriter {
             return;
         };
         let windowed = function.over.is_some();
-        if let Some(WindowType::WindowSpec(window)) = &mut function.over {
-            self.window(window, span);
-        }
+        self.over(&mut function.over, span);
         let ignore_nulls = clear_null_treatment(function);
         let FunctionArguments::List(list) = &mut function.args else {
             return;
@@ -407,6 +407,29 @@ impl Rewriter {
             "grouping_id" if list.args.is_empty() => {
                 self.refuse("grouping_id without columns", span, None);
             }
+            "grouping" => return typed_result(expr, DataType::TinyInt(None)),
+            "grouping_id" => {
+                rename("grouping");
+                return typed_result(expr, DataType::BigInt(None));
+            }
+            "regr_avgx" | "regr_avgy" => {
+                rename("avg");
+                let args: Vec<Expr> = list
+                    .args
+                    .drain(..)
+                    .filter_map(|arg| match arg {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) => Some(arg),
+                        _ => None,
+                    })
+                    .collect();
+                if let [y, x] = args.as_slice() {
+                    let set = |arg: &Expr| Expr::IsNotNull(Box::new(arg.clone()));
+                    let both = infix(set(y), BinaryOperator::And, set(x));
+                    let value = if name == "regr_avgx" { x } else { y };
+                    let value = when(vec![(both, value.clone())], None);
+                    list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value))];
+                }
+            }
             "listagg" | "string_agg" => {
                 rename("string_agg");
                 for arg in list.args.iter_mut().take(1) {
@@ -423,6 +446,7 @@ impl Rewriter {
                 if !order.is_empty() {
                     list.clauses.push(FunctionArgumentClause::OrderBy(order));
                 }
+                return typed_result(expr, DataType::String(None));
             }
             "percentile_cont" | "percentile_disc" => {
                 rename(match name {
@@ -452,12 +476,14 @@ impl Rewriter {
                         }
                     }
                 }
-                rename(if name.starts_with("last") {
-                    "last_value"
-                } else {
-                    "first_value"
-                });
-                if ignore_nulls {
+                let plain = match name.starts_with("last") {
+                    true => "last_value",
+                    false => "first_value",
+                };
+                rename(plain);
+                if ignore_nulls && windowed {
+                    self.passing_nulls(function, plain, span);
+                } else if ignore_nulls {
                     function.null_treatment = Some(NullTreatment::IgnoreNulls);
                 }
                 return;
@@ -472,13 +498,22 @@ impl Rewriter {
         if ignore_nulls {
             self.refuse(&format!("IGNORE NULLS in {name}"), span, None);
         }
-        let growing = matches!(name, "collect_list" | "collect_set" | "array_agg");
-        if windowed && (growing || matches!(name, "max_by" | "min_by" | "median" | "percentile")) {
-            self.refuse(&format!("{name} over a window"), span, None);
-        }
         if windowed && distinct {
             self.refuse("DISTINCT over a window", span, None);
         }
+    }
+
+    /// Makes a window function one that passes over nulls.
+    fn passing_nulls(&mut self, function: &mut Function, name: &str, span: Span) {
+        let known = matches!(
+            name,
+            "first_value" | "last_value" | "nth_value" | "lag" | "lead"
+        );
+        if !known {
+            return self.refuse(&format!("IGNORE NULLS in {name}"), span, None);
+        }
+        let name = Ident::new(format!("spark_{name}_set"));
+        function.name = sqlparser::ast::ObjectName::from(vec![name]);
     }
 
     /// Spark numbers rows with INT; DataFusion does with an unsigned type that no table has.
@@ -486,17 +521,16 @@ impl Rewriter {
         let Expr::Function(function) = expr else {
             return;
         };
-        if let Some(WindowType::WindowSpec(window)) = &mut function.over {
-            self.window(window, span);
-            if window.order_by.is_empty() && window.window_name.is_none() {
-                let message =
-                    format!("the window function {name} needs ORDER BY in its OVER (...)");
-                self.fault("WINDOW_FUNCTION_WITHOUT_ORDER_BY", message, span, None);
-            }
+        self.over(&mut function.over, span);
+        if let Some(WindowType::WindowSpec(window)) = &function.over
+            && window.order_by.is_empty()
+        {
+            let message = format!("the window function {name} needs ORDER BY in its OVER (...)");
+            self.fault("WINDOW_FUNCTION_WITHOUT_ORDER_BY", message, span, None);
         }
         let ignore_nulls = clear_null_treatment(function);
         if ignore_nulls {
-            function.null_treatment = Some(NullTreatment::IgnoreNulls);
+            self.passing_nulls(function, name, span);
         }
         if let FunctionArguments::List(list) = &mut function.args {
             let skipped = usize::from(name != "ntile");
@@ -507,16 +541,20 @@ impl Rewriter {
                 .for_each(untype_arg);
         }
         if matches!(name, "row_number" | "rank" | "dense_rank" | "ntile") {
-            let inner = Box::new(take(expr));
-            *expr = Expr::Cast {
-                kind: sqlparser::ast::CastKind::Cast,
-                expr: inner,
-                data_type: DataType::Int(None),
-                array: false,
-                format: None,
-            };
+            typed_result(expr, DataType::Int(None));
         }
     }
+}
+
+/// Gives a result the type that Spark gives it.
+fn typed_result(expr: &mut Expr, data_type: DataType) {
+    *expr = Expr::Cast {
+        kind: sqlparser::ast::CastKind::Cast,
+        expr: Box::new(take(expr)),
+        data_type,
+        array: false,
+        format: None,
+    };
 }
 
 /// A draw from the normal distribution, made of two even ones (Box and Muller).

@@ -13,6 +13,8 @@
 //! | default | whether a row for which there is nothing is kept (OUTER) |
 //! | alias | the name of the generated columns |
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     Expr, ExprWithAlias, Function, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint,
@@ -21,7 +23,6 @@ use sqlparser::ast::{
     TableFactor, TableWithJoins, Value, Visit, Visitor, WildcardAdditionalOptions,
 };
 use sqlparser::tokenizer::Span;
-use std::ops::ControlFlow;
 
 use super::Rewriter;
 use super::expression::{call, infix};
@@ -30,6 +31,10 @@ use crate::dialect::{literal, naming};
 
 /// What generated columns of a SELECT list are called as a relation.
 const GENERATED: &str = "__windrow_generated";
+
+/// A relation of one row, and its column.
+const ONE_ROW: &str = "__windrow_one";
+const ONE_COLUMN: &str = "__windrow_row";
 
 /// A generator's own name, and whether rows without a result are kept.
 fn internal_name(name: &str) -> Option<(&'static str, bool)> {
@@ -80,7 +85,12 @@ struct Generation {
 }
 
 impl Generation {
-    fn over(self, table: TableFactor) -> TableFactor {
+    fn over(mut self, table: TableFactor) -> TableFactor {
+        if matches!(&table, TableFactor::Derived { alias: Some(alias), .. } if alias.name.value == ONE_ROW)
+        {
+            let column = [ONE_ROW, ONE_COLUMN].map(Ident::new).to_vec();
+            self.left_out.push(Expr::CompoundIdentifier(column));
+        }
         let plain = |expr| ExprWithAlias { expr, alias: None };
         TableFactor::Pivot {
             table: Box::new(table),
@@ -112,9 +122,40 @@ fn column_definition(name: Ident) -> TableAliasColumnDef {
     }
 }
 
-/// A relation of one row.
-fn one_row() -> TableFactor {
-    let mut select = Select {
+/// `(a, b) IN (SELECT c, d ...)` as the question whether there is a row with these values.
+pub(super) fn row_in_subquery(left: &[Expr], subquery: &Query) -> Expr {
+    const ROWS: &str = "__windrow_in";
+    let column = |at: usize| Ident::new(format!("__windrow_in{at}"));
+    let mut select = empty_select();
+    select.projection.push(SelectItem::ExprWithAlias {
+        expr: Expr::value(Value::Boolean(true)),
+        alias: Ident::new(ONE_COLUMN),
+    });
+    select.from.push(single(TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(subquery.clone()),
+        alias: Some(alias(
+            Ident::new(ROWS),
+            (0..left.len()).map(column).collect(),
+        )),
+        sample: None,
+    }));
+    select.selection = left
+        .iter()
+        .enumerate()
+        .map(|(at, value)| {
+            let found = Expr::CompoundIdentifier(vec![Ident::new(ROWS), column(at)]);
+            infix(found, sqlparser::ast::BinaryOperator::Eq, value.clone())
+        })
+        .reduce(|one, other| infix(one, sqlparser::ast::BinaryOperator::And, other));
+    Expr::Exists {
+        subquery: Box::new(query_of(select)),
+        negated: false,
+    }
+}
+
+fn empty_select() -> Select {
+    Select {
         select_token: AttachedToken::empty(),
         optimizer_hints: vec![],
         select_modifiers: None,
@@ -139,12 +180,26 @@ fn one_row() -> TableFactor {
         window_before_qualify: false,
         value_table_mode: None,
         flavor: sqlparser::ast::SelectFlavor::Standard,
-    };
+    }
+}
+
+/// A relation of one row.
+fn one_row() -> TableFactor {
+    let mut select = empty_select();
     select.projection.push(SelectItem::ExprWithAlias {
         expr: Expr::value(Value::Boolean(true)),
-        alias: Ident::new("__windrow_row"),
+        alias: Ident::new(ONE_COLUMN),
     });
-    let query = Query {
+    TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query_of(select)),
+        alias: Some(alias(Ident::new(ONE_ROW), vec![])),
+        sample: None,
+    }
+}
+
+fn query_of(select: Select) -> Query {
+    Query {
         with: None,
         body: Box::new(SetExpr::Select(Box::new(select))),
         order_by: None,
@@ -155,12 +210,6 @@ fn one_row() -> TableFactor {
         settings: None,
         format_clause: None,
         pipe_operators: vec![],
-    };
-    TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(query),
-        alias: Some(alias(Ident::new("__windrow_one"), vec![])),
-        sample: None,
     }
 }
 
@@ -228,6 +277,13 @@ impl Rewriter {
         let mut function = function.clone();
         self.check_function(&mut function);
         function.name = ObjectName::from(vec![Ident::with_span(span, internal)]);
+        if internal == "spark_stack"
+            && let sqlparser::ast::FunctionArguments::List(list) = &mut function.args
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(rows))) = list.args.first_mut()
+            && let Expr::Value(value) = &*rows
+        {
+            *rows = literal::string(value.value.to_string());
+        }
         Some(Generation {
             call: Expr::Function(function),
             condition: None,
@@ -387,6 +443,32 @@ impl Rewriter {
             }
         }
         true
+    }
+
+    /// The columns of VALUES without names are called col1, col2 and so on.
+    pub(super) fn name_values(&mut self, factor: &mut TableFactor) {
+        let TableFactor::Derived {
+            subquery,
+            alias: named,
+            ..
+        } = factor
+        else {
+            return;
+        };
+        let SetExpr::Values(values) = subquery.body.as_ref() else {
+            return;
+        };
+        let width = values.rows.first().map_or(0, |row| row.len());
+        let columns = (1..=width)
+            .map(|at| Ident::new(format!("col{at}")))
+            .collect();
+        match named {
+            None => *named = Some(alias(Ident::new("__windrow_values"), columns)),
+            Some(found) if found.columns.is_empty() => {
+                *found = alias(found.name.clone(), columns);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Makes PIVOT and UNPIVOT ready for the relation planner.

@@ -47,6 +47,29 @@ pub(super) fn of_literal(expr: &Expr) -> Option<Parts> {
     }
 }
 
+/// Makes an interval that stands alone what the engine reads in the frame of a window.
+pub(super) fn plain(expr: &mut Expr) {
+    let Some(Parts {
+        months,
+        days,
+        micros,
+    }) = of_literal(expr)
+    else {
+        return;
+    };
+    let text = match months {
+        0 => format!("{days} days {micros} microseconds"),
+        _ => format!("{months} months"),
+    };
+    *expr = Expr::Interval(Interval {
+        value: Box::new(literal::string(text)),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    });
+}
+
 /// A constant span of time as Spark's two interval types hold it.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(super) struct Parts {
