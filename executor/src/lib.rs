@@ -5,6 +5,7 @@
 //! scheduler.
 
 pub mod codec;
+mod convert;
 pub mod files;
 pub mod local;
 pub mod predicate;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use windrow_delta::state::FlowState;
-use windrow_delta::{Location, Table};
+use windrow_delta::Table;
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
@@ -17,7 +17,7 @@ use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
 
-use crate::bind::{OPENED_AT_ONCE, Sources, Upstream, words_of};
+use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::facts;
@@ -886,19 +886,6 @@ struct Prepared {
     state: Option<FlowState>,
     filters: ScanFilters,
     work: Work,
-}
-
-/// The targets as they are, in the project's order.
-async fn open_targets(project: &Project) -> Vec<Result<Option<Table>, windrow_delta::TableError>> {
-    use futures::StreamExt;
-    let options = &project.config.store_options;
-    futures::stream::iter(&project.tables)
-        .map(|table| async move {
-            Table::open(&Location::open(&table.location, options)?, None).await
-        })
-        .buffered(OPENED_AT_ONCE)
-        .collect()
-        .await
 }
 
 /// Flows of other kinds are refused by name when the project is read.

@@ -2,4 +2,5 @@
 
 mod folding;
 mod golden;
+mod rules;
 mod wire;
