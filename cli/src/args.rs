@@ -42,6 +42,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Remove files that no commit names, older than the retention
     Vacuum(VacuumArgs),
+    /// Compute slices of a flow's window anew and compare them with the target, without writing
+    Verify(VerifyArgs),
 }
 
 #[derive(Debug, Args, Clone)]
@@ -117,6 +119,23 @@ pub struct VacuumArgs {
     /// Go on even though an update that runs is older than the retention, and may lose its new files
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct VerifyArgs {
+    /// The flow, or its table
+    pub flow: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Check so many slices, chosen by chance [default: 10]
+    #[arg(long, value_name = "N", conflicts_with = "all")]
+    pub sample: Option<usize>,
+    /// Check all slices
+    #[arg(long)]
+    pub all: bool,
+    /// Check the version that the last refresh made, not the newest one
+    #[arg(long)]
+    pub as_committed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,6 +7,7 @@ mod init;
 mod text;
 mod update;
 mod vacuum;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,7 @@ async fn run(cli: &Cli) -> ExitCode {
         Command::Validate(args) => update::validate(args).await,
         Command::Events(args) => events::show(args).await,
         Command::Vacuum(args) => vacuum::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
     }
 }
 

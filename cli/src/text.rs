@@ -130,6 +130,16 @@ pub fn plan(report: &UpdateReport) -> String {
         }
         if let Some(technique) = flow.technique {
             let _ = writeln!(out, "  technique  {}", technique.word());
+            for considered in &flow.considered {
+                for issue in &considered.issues {
+                    let _ = writeln!(
+                        out,
+                        "             not {}: {}",
+                        considered.technique.word(),
+                        issue.words
+                    );
+                }
+            }
             for reason in &flow.fallback_reasons {
                 let _ = writeln!(
                     out,
@@ -194,6 +204,13 @@ fn reason_words(reason: &str) -> &'static str {
         "INPUT_NOT_IN_DELTA" => "a source is no Delta table, so its changes can't be told",
         "TIME_ZONE_CHANGED" => "the session's time zone is another one",
         "FULL_REFRESH_REQUESTED" => "a full refresh was asked for",
+        "PRIOR_REPLACE_WHERE_NOT_DETERMINISTIC" => {
+            "the predicate of the last refresh gave another window each time"
+        }
+        "INCREMENTAL_PLAN_REJECTED_BY_COST_MODEL" => {
+            "computing the window is estimated to be cheaper than any part of it; REFRESH POLICY INCREMENTAL forbids that"
+        }
+        "PLAN_NOT_INCREMENTALIZABLE" => "a change may touch every row of the result",
         _ => "no cheaper technique of this version applies",
     }
 }

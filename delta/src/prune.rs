@@ -17,6 +17,7 @@ use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 use crate::error::TableError;
@@ -66,9 +67,11 @@ impl Pruner {
             .iter()
             .map(|c| c.index())
             .collect();
-        let partition_only = columns
-            .iter()
-            .all(|i| schema.is_partition_column(predicate.schema.field(*i).name()));
+        // What is another value at each call is decided row by row.
+        let partition_only = !is_volatile(&predicate.holds)
+            && columns
+                .iter()
+                .all(|i| schema.is_partition_column(predicate.schema.field(*i).name()));
         // A predicate that can't be turned into one over statistics prunes nothing.
         let build = |expr: &Arc<dyn PhysicalExpr>| {
             PruningPredicateBuilder::new()

@@ -55,7 +55,13 @@ pub struct DefinedRefresh {
     pub fingerprint: String,
     /// The predicate with its time pinned; `true` for a window that is the whole table.
     pub predicate: String,
+    /// False when the predicate used rand and the like, so that it selects other rows each time.
+    #[serde(default = "yes")]
+    pub predicate_deterministic: bool,
     pub time_zone: String,
+    /// The clock of the refresh, as RFC 3339; empty in states of older versions.
+    #[serde(default)]
+    pub clock: String,
     /// Set when the query itself depends on the clock: the clock then, as RFC 3339.
     pub query_clock: Option<String>,
     pub sources: Vec<SourceState>,
@@ -63,6 +69,10 @@ pub struct DefinedRefresh {
     pub sources_versioned: bool,
     /// The target's version that this refresh made.
     pub target_version: i64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The transaction id under which a flow's commits are counted.

@@ -69,6 +69,41 @@ pub async fn physical(
     state.create_physical_plan(logical).await
 }
 
+/// Plans `logical`, all of whose expressions are typed already, for this machine: the analyzer is
+/// left out, the optimizer is not.
+pub async fn physical_of_typed(
+    state: &SessionState,
+    logical: LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let optimized = state.optimizer().optimize(logical, state, |_, _| {})?;
+    state
+        .query_planner()
+        .create_physical_plan(&optimized, state)
+        .await
+}
+
+/// Runs a plan and gives up, with `None`, once it has more than `rows` rows or `bytes` bytes.
+pub async fn collect_at_most(
+    state: &SessionState,
+    plan: Arc<dyn ExecutionPlan>,
+    rows: usize,
+    bytes: usize,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let mut stream = execute_stream(plan, Arc::new(TaskContext::from(state)))?;
+    let (mut batches, mut rows_so_far, mut bytes_so_far) = (Vec::new(), 0, 0);
+    while let Some(batch) = stream.try_next().await? {
+        rows_so_far += batch.num_rows();
+        bytes_so_far += batch.get_array_memory_size();
+        if rows_so_far > rows || bytes_so_far > bytes {
+            return Ok(None);
+        }
+        if batch.num_rows() > 0 {
+            batches.push(batch);
+        }
+    }
+    Ok(Some(batches))
+}
+
 /// Runs a plan whose result is small.
 pub async fn collect(
     state: &SessionState,

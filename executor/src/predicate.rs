@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast;
 use windrow_delta::prune::FilePredicate;
 
 use crate::scan::PlannedTable;
+use crate::spark::ColumnBounds;
 
 /// A boolean expression over the columns of `schema`, typed and simplified.
 #[derive(Debug, Clone)]
@@ -94,7 +95,7 @@ fn simplified(state: &SessionState, schema: &SchemaRef, expr: Expr) -> Result<Ex
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})?;
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        vec![Arc::new(SimplifyExpressions::new())];
+        vec![Arc::new(SimplifyExpressions::new()), Arc::new(ColumnBounds)];
     let plan = Optimizer::with_rules(rules).optimize(plan, state, |_, _| {})?;
     let mut found = None;
     plan.apply(|node| {

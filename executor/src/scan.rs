@@ -6,6 +6,7 @@
 //! a renaming projection. Every filter stays in the plan above the scan: pruning may only be
 //! coarser than the filter, never finer.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -86,8 +87,18 @@ pub struct DeltaSource {
     log: ScanLog,
     /// Only these files, numbered by [`FILE_COLUMN`]; otherwise all files of the version.
     files: Option<Arc<Vec<DataFile>>>,
+    /// Files that are left out, as [`file_key`] names them.
+    left_out: Option<Arc<HashSet<String>>>,
     columns: Vec<TableColumn>,
     schema: SchemaRef,
+}
+
+/// A file of a log with its deletion vector: another vector makes it another set of rows.
+pub fn file_key(file: &DataFile) -> String {
+    match &file.deletion_vector {
+        None => file.log_path.clone(),
+        Some(vector) => format!("{} {}", file.log_path, vector.to_json()),
+    }
 }
 
 /// The name under which queries know a column.
@@ -111,6 +122,7 @@ impl DeltaSource {
             name: name.into(),
             log,
             files: None,
+            left_out: None,
             columns,
             schema,
         })
@@ -128,9 +140,24 @@ impl DeltaSource {
             name,
             log,
             files: Some(Arc::new(files)),
+            left_out: None,
             columns,
             schema,
         })
+    }
+
+    /// The same source under another name in records and messages.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The same source without the rows of `files`.
+    #[must_use]
+    pub fn without(mut self, files: &[DataFile]) -> Self {
+        self.left_out = Some(Arc::new(files.iter().map(file_key).collect()));
+        self
     }
 
     pub fn table(&self) -> &Table {
@@ -181,7 +208,11 @@ impl DeltaSource {
                 let index = pruned.files_total as i64;
                 pruned.files_total += 1;
                 pruned.bytes_total += file.size.unsigned_abs();
-                if keep {
+                let left_out = self
+                    .left_out
+                    .as_ref()
+                    .is_some_and(|out| out.contains(&file_key(&file)));
+                if keep && !left_out {
                     pruned.files.push((index, file));
                 }
             }

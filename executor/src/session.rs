@@ -141,15 +141,22 @@ fn catalogs(state: &SessionState) -> Result<Arc<dyn CatalogProviderList>> {
     Ok(Arc::new(list))
 }
 
-/// DataFusion's rules but for two that take parts of expressions out into projections below joins:
+/// DataFusion's rules and Spark's bounds of columns, but for two rules that take parts of expressions out into projections below joins:
 /// they give the parts names that meet again above a join of like-named columns.
 fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
-    Optimizer::new()
+    let mut rules: Vec<_> = Optimizer::new()
         .rules
         .into_iter()
         .filter(|rule| !LEFT_OUT.contains(&rule.name()))
-        .collect()
+        .collect();
+    // Literals are what comparisons of columns need, so they must have been computed.
+    let behind = rules
+        .iter()
+        .position(|rule| rule.name() == "simplify_expressions")
+        .map_or(0, |at| at + 1);
+    rules.insert(behind, Arc::new(spark::ColumnBounds));
+    rules
 }
 
 /// DataFusion's rules but for the one that pushes filters through physical plans by the names of

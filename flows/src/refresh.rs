@@ -11,6 +11,16 @@ use serde::Serialize;
 pub enum Technique {
     /// Nothing that can reach the window changed: nothing is computed.
     NoOp,
+    /// The query over the new rows; nothing is removed.
+    AppendOnly,
+    /// The aggregates of the new rows, merged into the stored groups.
+    GroupAggregate,
+    /// The groups that a change touches are computed anew.
+    GenericAggregate,
+    /// The rows that a change touches are computed anew.
+    RowBased,
+    /// The partitions of window functions that a change touches are computed anew.
+    WindowFunction,
     /// The slices of the window that a change touches are computed anew.
     PartitionOverwrite,
     /// The window is computed anew.
@@ -18,11 +28,73 @@ pub enum Technique {
 }
 
 impl Technique {
+    /// All, the cheapest first as a rule.
+    pub const ALL: [Self; 8] = [
+        Self::NoOp,
+        Self::AppendOnly,
+        Self::GroupAggregate,
+        Self::GenericAggregate,
+        Self::RowBased,
+        Self::WindowFunction,
+        Self::PartitionOverwrite,
+        Self::CompleteRecompute,
+    ];
+
+    /// The technique of that name.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|t| t.word().eq_ignore_ascii_case(word.trim()))
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::NoOp => "NO_OP",
+            Self::AppendOnly => "APPEND_ONLY",
+            Self::GroupAggregate => "GROUP_AGGREGATE",
+            Self::GenericAggregate => "GENERIC_AGGREGATE",
+            Self::RowBased => "ROW_BASED",
+            Self::WindowFunction => "WINDOW_FUNCTION",
             Self::PartitionOverwrite => "PARTITION_OVERWRITE",
             Self::CompleteRecompute => "COMPLETE_RECOMPUTE",
+        }
+    }
+}
+
+/// The table property in which a table's refresh policy stands.
+pub const POLICY_PROPERTY: &str = "pipelines.refreshPolicy";
+
+/// What the author of a table wants of the choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RefreshPolicy {
+    /// The cheapest.
+    #[default]
+    Auto,
+    /// A part of the window wherever that is right, whatever it costs.
+    Incremental,
+    /// As [`Self::Incremental`]; where it is not possible the flow fails.
+    IncrementalStrict,
+    /// Always the whole window.
+    Full,
+}
+
+impl RefreshPolicy {
+    /// The names, as messages show them.
+    pub const WORDS: &str = "auto, incremental, incremental_strict or full";
+
+    /// The policy of that name; `_` and blanks are the same.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let words: Vec<String> = word
+            .split(|c: char| c == '_' || c.is_whitespace())
+            .filter(|w| !w.is_empty())
+            .map(str::to_lowercase)
+            .collect();
+        match words.join("_").as_str() {
+            "auto" => Some(Self::Auto),
+            "incremental" => Some(Self::Incremental),
+            "incremental_strict" => Some(Self::IncrementalStrict),
+            "full" => Some(Self::Full),
+            _ => None,
         }
     }
 }
@@ -39,6 +111,8 @@ pub enum FallbackReason {
     /// predicate reaches no source.
     UnsupportedReplaceWherePredicate,
     ReplaceWhereNotDeterministic,
+    /// The predicate of the last refresh was not.
+    PriorReplaceWhereNotDeterministic,
     ExternalChangeInReplaceWindow,
     /// The query itself can't be repeated.
     PlanNotDeterministic,
@@ -49,8 +123,10 @@ pub enum FallbackReason {
     /// A source is no Delta table.
     InputNotInDelta,
     TimeZoneChanged,
-    /// No technique that this version has applies to the change.
-    IncrementalTechniqueNotAvailable,
+    /// The query has a form in which a change may touch every row of the result.
+    PlanNotIncrementalizable,
+    /// The cheapest other technique was estimated to be dearer than computing the window.
+    IncrementalPlanRejectedByCostModel,
 }
 
 impl FallbackReason {
@@ -61,13 +137,15 @@ impl FallbackReason {
             Self::QueryFingerprintChanged => "QUERY_FINGERPRINT_CHANGED",
             Self::UnsupportedReplaceWherePredicate => "UNSUPPORTED_REPLACE_WHERE_PREDICATE",
             Self::ReplaceWhereNotDeterministic => "REPLACE_WHERE_NOT_DETERMINISTIC",
+            Self::PriorReplaceWhereNotDeterministic => "PRIOR_REPLACE_WHERE_NOT_DETERMINISTIC",
             Self::ExternalChangeInReplaceWindow => "EXTERNAL_CHANGE_IN_REPLACE_WINDOW",
             Self::PlanNotDeterministic => "PLAN_NOT_DETERMINISTIC",
             Self::DataFileMissing => "DATA_FILE_MISSING",
             Self::DataSchemaChanged => "DATA_SCHEMA_CHANGED",
             Self::InputNotInDelta => "INPUT_NOT_IN_DELTA",
             Self::TimeZoneChanged => "TIME_ZONE_CHANGED",
-            Self::IncrementalTechniqueNotAvailable => "INCREMENTAL_TECHNIQUE_NOT_AVAILABLE",
+            Self::PlanNotIncrementalizable => "PLAN_NOT_INCREMENTALIZABLE",
+            Self::IncrementalPlanRejectedByCostModel => "INCREMENTAL_PLAN_REJECTED_BY_COST_MODEL",
         }
     }
 }
@@ -99,14 +177,14 @@ pub struct Facts {
     /// The window surely holds no row that the last one did not.
     pub window_covered: bool,
     pub predicate_deterministic: bool,
+    /// The predicate of the last refresh was.
+    pub prior_predicate_deterministic: bool,
     /// False when the query uses rand and the like, or the clock and the clock has moved.
     pub query_repeatable: bool,
     pub external_change_in_window: bool,
     pub sources: Vec<SourceChange>,
-    /// The predicate reaches every changed source, so that slices can be told apart.
-    pub predicate_reaches_changes: bool,
-    /// The changed slices are known.
-    pub slices_known: bool,
+    /// The predicate reaches some source, so that a change can be told from one outside the window.
+    pub predicate_reaches: bool,
 }
 
 /// The technique and the reasons against cheaper ones.
@@ -126,12 +204,10 @@ impl Decision {
     }
 }
 
-/// Decides. `NO_OP` and `PARTITION_OVERWRITE` come without reasons.
-pub fn decide(facts: &Facts) -> Decision {
-    let full = |reasons: Vec<FallbackReason>| Decision {
-        technique: Technique::CompleteRecompute,
-        reasons,
-    };
+/// Decides whether the window must be computed as a whole, or not at all. `None` leaves the choice
+/// among the techniques between: the state can be trusted, and sources changed.
+pub fn decide(facts: &Facts) -> Option<Decision> {
+    let full = |reasons| Some(decision_for(reasons));
     if facts.full_refresh {
         return full(vec![FallbackReason::FullRefreshRequested]);
     }
@@ -152,12 +228,16 @@ pub fn decide(facts: &Facts) -> Decision {
     };
     when(facts.query_changed, FallbackReason::QueryFingerprintChanged);
     when(
-        facts.is_override || !facts.window_covered || (changed && !facts.predicate_reaches_changes),
+        facts.is_override || !facts.window_covered || (changed && !facts.predicate_reaches),
         FallbackReason::UnsupportedReplaceWherePredicate,
     );
     when(
         !facts.predicate_deterministic,
         FallbackReason::ReplaceWhereNotDeterministic,
+    );
+    when(
+        !facts.prior_predicate_deterministic,
+        FallbackReason::PriorReplaceWhereNotDeterministic,
     );
     when(
         facts.external_change_in_window,
@@ -183,19 +263,15 @@ pub fn decide(facts: &Facts) -> Decision {
     if !reasons.is_empty() {
         return full(reasons);
     }
-    if !changed {
-        return Decision {
-            technique: Technique::NoOp,
-            reasons,
-        };
+    (!changed).then(Decision::no_op)
+}
+
+/// A recomputation of the whole window, for these reasons.
+pub fn decision_for(reasons: Vec<FallbackReason>) -> Decision {
+    Decision {
+        technique: Technique::CompleteRecompute,
+        reasons,
     }
-    if facts.slices_known {
-        return Decision {
-            technique: Technique::PartitionOverwrite,
-            reasons,
-        };
-    }
-    full(vec![FallbackReason::IncrementalTechniqueNotAvailable])
 }
 
 #[cfg(test)]
@@ -208,27 +284,33 @@ mod tests {
             window_covered: true,
             predicate_deterministic: true,
             query_repeatable: true,
-            predicate_reaches_changes: true,
-            slices_known: true,
+            predicate_reaches: true,
+            prior_predicate_deterministic: true,
             sources: vec![SourceChange::Unchanged],
             ..Facts::default()
         }
     }
 
+    fn reasons(facts: &Facts) -> Vec<FallbackReason> {
+        decide(facts).map(|d| d.reasons).unwrap_or_default()
+    }
+
     #[test]
     fn nothing_changed_means_nothing_to_do() {
-        assert_eq!(
-            decide(&quiet()),
-            Decision {
-                technique: Technique::NoOp,
-                reasons: vec![]
-            }
-        );
+        assert_eq!(decide(&quiet()), Some(Decision::no_op()));
         let changed = Facts {
             sources: vec![SourceChange::Changed],
             ..quiet()
         };
-        assert_eq!(decide(&changed).technique, Technique::PartitionOverwrite);
+        assert_eq!(decide(&changed), None);
+        let unreached = Facts {
+            predicate_reaches: false,
+            ..changed
+        };
+        assert_eq!(
+            reasons(&unreached),
+            [FallbackReason::UnsupportedReplaceWherePredicate]
+        );
     }
 
     #[test]
@@ -238,16 +320,13 @@ mod tests {
             external_change_in_window: true,
             ..quiet()
         };
-        assert_eq!(decide(&first).reasons, [FallbackReason::ChangeSetMissing]);
+        assert_eq!(reasons(&first), [FallbackReason::ChangeSetMissing]);
         let full = Facts {
             full_refresh: true,
             has_state: false,
             ..quiet()
         };
-        assert_eq!(
-            decide(&full).reasons,
-            [FallbackReason::FullRefreshRequested]
-        );
+        assert_eq!(reasons(&full), [FallbackReason::FullRefreshRequested]);
     }
 
     #[test]
@@ -256,7 +335,7 @@ mod tests {
             sources: vec![SourceChange::SchemaChanged],
             ..quiet()
         };
-        assert_eq!(decide(&facts).reasons, [FallbackReason::DataSchemaChanged]);
+        assert_eq!(reasons(&facts), [FallbackReason::DataSchemaChanged]);
     }
 
     #[test]
@@ -269,7 +348,7 @@ mod tests {
             sources: vec![SourceChange::HistoryGone],
             ..quiet()
         };
-        let reasons = decide(&facts).reasons;
+        let reasons = reasons(&facts);
         let mut sorted = reasons.clone();
         sorted.sort();
         assert_eq!(reasons, sorted);

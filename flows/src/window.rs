@@ -3,9 +3,10 @@
 //!
 //! Whether one window lies inside another is decided soundly: "no" may mean "not known".
 
-use datafusion_common::ScalarValue;
+use datafusion_common::arrow::datatypes::{DataType, TimeUnit};
+use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::utils::split_conjunction;
-use datafusion_expr::{BinaryExpr, Expr, Operator};
+use datafusion_expr::{BinaryExpr, Expr, Operator, binary_expr, lit};
 use serde::{Deserialize, Serialize};
 
 use crate::render;
@@ -79,7 +80,38 @@ impl Window {
     }
 }
 
+impl Window {
+    /// The bounds of `other` that a row of `self` may break: a row of `self` for which all of them
+    /// are TRUE is a row of `other`. `None` when `other` has a part that is no bound and that does
+    /// not follow from `self`.
+    pub fn beyond(&self, other: &Self) -> Option<Vec<Bound>> {
+        let one = |conjunct: &Conjunct| Self {
+            conjuncts: vec![conjunct.clone()],
+        };
+        other
+            .conjuncts
+            .iter()
+            .filter(|wider| !self.lies_in(&one(wider)))
+            .map(|wider| wider.bound.clone())
+            .collect()
+    }
+}
+
 impl Bound {
+    /// The comparison over a column of this type; `None` when the value is not of that type.
+    pub fn expr(&self, data_type: &DataType) -> Option<Expr> {
+        let op = match self.op {
+            BoundOp::Eq => Operator::Eq,
+            BoundOp::Lt => Operator::Lt,
+            BoundOp::LtEq => Operator::LtEq,
+            BoundOp::Gt => Operator::Gt,
+            BoundOp::GtEq => Operator::GtEq,
+        };
+        let value = self.value.scalar(data_type)?;
+        let column = Expr::Column(Column::new_unqualified(&self.column));
+        Some(binary_expr(column, op, lit(value)))
+    }
+
     fn implies(&self, other: &Self) -> bool {
         use BoundOp::{Eq, Gt, GtEq, Lt, LtEq};
         if self.column != other.column || !self.value.comparable(&other.value) {
@@ -108,6 +140,31 @@ impl Ordinal {
             (Self::Text(_), Self::Text(_)) => true,
             _ => false,
         }
+    }
+
+    fn scalar(&self, data_type: &DataType) -> Option<ScalarValue> {
+        let scalar = match (self, data_type) {
+            (Self::Text(v), DataType::Utf8) => ScalarValue::Utf8(Some(v.clone())),
+            (Self::Int { value, .. }, DataType::Int8) => {
+                ScalarValue::Int8(Some(i8::try_from(*value).ok()?))
+            }
+            (Self::Int { value, .. }, DataType::Int16) => {
+                ScalarValue::Int16(Some(i16::try_from(*value).ok()?))
+            }
+            (Self::Int { value, .. }, DataType::Int32) => {
+                ScalarValue::Int32(Some(i32::try_from(*value).ok()?))
+            }
+            (Self::Int { value, .. }, DataType::Int64) => ScalarValue::Int64(Some(*value)),
+            (Self::Int { value, .. }, DataType::Date32) => {
+                ScalarValue::Date32(Some(i32::try_from(*value).ok()?))
+            }
+            (Self::Int { value, .. }, DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
+                ScalarValue::TimestampMicrosecond(Some(*value), zone.clone())
+            }
+            _ => return None,
+        };
+        // The kinds must agree, too: a day is no number.
+        (Self::of(&scalar).as_ref() == Some(self)).then_some(scalar)
     }
 
     fn of(value: &ScalarValue) -> Option<Self> {
@@ -178,6 +235,22 @@ mod tests {
 
     fn day(d: i32) -> Expr {
         lit(ScalarValue::Date32(Some(d)))
+    }
+
+    #[test]
+    fn what_lies_beyond_a_window_are_the_bounds_that_may_break() {
+        let old = Window::of(&col("d").gt_eq(day(10)).and(col("d").lt_eq(day(20))));
+        let new = Window::of(&col("d").gt_eq(day(11)).and(col("d").lt_eq(day(21))));
+        let beyond = new.beyond(&old).unwrap();
+        assert_eq!(beyond.len(), 1);
+        assert_eq!(
+            beyond[0].expr(&DataType::Date32),
+            Some(col("d").lt_eq(day(20)))
+        );
+        assert_eq!(beyond[0].expr(&DataType::Int32), None);
+        let other = Window::of(&col("d").not_eq(day(3)));
+        assert_eq!(new.beyond(&other), None);
+        assert_eq!(old.beyond(&old), Some(vec![]));
     }
 
     #[test]

@@ -77,15 +77,29 @@ pub enum Upstream {
 #[derive(Debug, Default)]
 pub struct Sources {
     opened: Mutex<HashMap<Url, Option<Table>>>,
+    /// By the location's own URL.
+    pinned: HashMap<String, Table>,
 }
 
 impl Sources {
+    /// Sources of which some are read at versions that are given.
+    pub fn pinned(tables: impl IntoIterator<Item = Table>) -> Self {
+        let by_url = |t: Table| (t.location().url().to_string(), t);
+        Self {
+            opened: Mutex::default(),
+            pinned: tables.into_iter().map(by_url).collect(),
+        }
+    }
+
     async fn open(&self, project: &Project, url: &Url) -> Result<Option<Table>, TableError> {
         let mut opened = self.opened.lock().await;
         if let Some(table) = opened.get(url) {
             return Ok(table.clone());
         }
         let location = Location::open(url, &project.config.store_options)?;
+        if let Some(table) = self.pinned.get(location.url().as_str()) {
+            return Ok(Some(table.clone()));
+        }
         let table = Table::open(&location, None).await?;
         opened.insert(url.clone(), table.clone());
         Ok(table)

@@ -9,13 +9,15 @@ use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
 use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
 use windrow_delta::{DataFile, Table, TableError};
 use windrow_executor::local;
-use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, query_name};
+use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, file_key, query_name};
 use windrow_flows::refresh::{Facts, SourceChange};
 use windrow_flows::window::Window;
 
@@ -31,12 +33,20 @@ pub struct ChangedSource {
     pub added: Vec<DataFile>,
     /// Removed files, likewise.
     pub removed: Vec<DataFile>,
+    /// Files were rearranged meanwhile, so that rows of `added` may lie in other files by now.
+    pub rearranged: bool,
 }
 
 /// The facts, and the changed sources behind them.
 pub struct Gathered {
     pub facts: Facts,
     pub changed: Vec<ChangedSource>,
+    /// Besides the last refresh no run of the flow (an override) changed rows of the target, so that
+    /// the window holds exactly what the sources gave then.
+    pub base_is_exact: bool,
+    /// What of the window the last one did not cover, as a condition on its rows, where that can be
+    /// told and is all that has changed about it.
+    pub uncovered: Option<Expr>,
 }
 
 /// The sources of a plan as the flow state keeps them; false when one has no versions.
@@ -88,6 +98,8 @@ pub async fn gather(
         return Ok(Gathered {
             facts,
             changed: Vec::new(),
+            base_is_exact: false,
+            uncovered: None,
         });
     };
     let fingerprint = plan.fingerprint();
@@ -98,11 +110,18 @@ pub async fn gather(
         has_state: true,
         query_changed: last.fingerprint != fingerprint,
         time_zone_changed: last.time_zone != time_zone,
-        window_covered: old_window.is_some_and(|old| plan.window.lies_in(&old)),
+        window_covered: old_window
+            .as_ref()
+            .is_some_and(|old| plan.window.lies_in(old)),
         predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
+        prior_predicate_deterministic: last.predicate_deterministic,
         query_repeatable: !plan.bound.nondeterministic
             && (!plan.bound.uses_clock || last.query_clock == query_clock(plan, clock)),
-        predicate_reaches_changes: true,
+        // A predicate without columns is the whole table or nothing; there is nothing to reach.
+        predicate_reaches: plan
+            .pinned
+            .as_ref()
+            .is_none_or(|p| p.typed.expr.column_refs().is_empty()),
         ..Facts::default()
     };
     let mut changed = Vec::new();
@@ -111,29 +130,58 @@ pub async fn gather(
             facts.sources.push(SourceChange::NotInDelta);
             continue;
         };
-        let (change, added, removed) =
-            source_change(plan, &read.shown, table, last, filters).await?;
+        let (change, files) = source_change(plan, &read.shown, table, last, filters).await?;
         facts.sources.push(change);
+        facts.predicate_reaches |= filters.reaches(&read.shown);
         if change == SourceChange::Changed {
-            let reached = plan.pinned.is_none() || filters.reaches(&read.shown);
-            facts.predicate_reaches_changes &= reached;
             let (shown, table) = (read.shown.clone(), table.clone());
             changed.push(ChangedSource {
                 shown,
                 table,
-                added,
-                removed,
+                added: files.added,
+                removed: files.removed,
+                rearranged: files.rearranged,
             });
         }
     }
+    let mut base_is_exact = true;
     if !facts.query_changed {
         match foreign_changes(plan, existing, last, &fingerprint).await? {
             Foreign::None => {}
+            Foreign::OwnOverride => base_is_exact = false,
             Foreign::InWindow => facts.external_change_in_window = true,
             Foreign::OtherQuery => facts.query_changed = true,
         }
     }
-    Ok(Gathered { facts, changed })
+    Ok(Gathered {
+        facts,
+        changed,
+        base_is_exact,
+        uncovered: old_window.and_then(|old| uncovered(plan, &old)),
+    })
+}
+
+/// The rows of the window that `old` does not cover.
+fn uncovered(plan: &FlowPlan, old: &Window) -> Option<Expr> {
+    let bounds = plan.window.beyond(old)?;
+    bounds
+        .iter()
+        .map(|bound| {
+            let field = plan.target_schema.field_with_name(&bound.column).ok()?;
+            let inside = bound.expr(field.data_type())?;
+            Some(Expr::IsNotTrue(Box::new(inside)))
+        })
+        .collect::<Option<Vec<Expr>>>()?
+        .into_iter()
+        .reduce(Expr::or)
+}
+
+/// Files of a source that changed between two versions.
+#[derive(Default)]
+struct ChangedFiles {
+    added: Vec<DataFile>,
+    removed: Vec<DataFile>,
+    rearranged: bool,
 }
 
 async fn source_change(
@@ -142,8 +190,8 @@ async fn source_change(
     table: &Table,
     last: &DefinedRefresh,
     filters: &ScanFilters,
-) -> Result<(SourceChange, Vec<DataFile>, Vec<DataFile>), TableError> {
-    let only = |change: SourceChange| (change, Vec::new(), Vec::new());
+) -> Result<(SourceChange, ChangedFiles), TableError> {
+    let only = |change: SourceChange| (change, ChangedFiles::default());
     let Some(before) = last.sources.iter().find(|s| s.name == shown) else {
         return Ok(only(SourceChange::HistoryGone));
     };
@@ -162,30 +210,63 @@ async fn source_change(
     if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
         return Ok(only(SourceChange::SchemaChanged));
     }
-    let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for commit in commits {
-        added.extend(commit.added);
-        removed.extend(commit.removed);
-    }
-    // A file that came and went in between was never seen and is not there any more.
-    let passing: Vec<DataFile> = added
-        .iter()
-        .filter(|a| removed.iter().any(|r| is_same(a, r)))
-        .cloned()
-        .collect();
-    added.retain(|a| !passing.iter().any(|p| is_same(p, a)));
-    removed.retain(|r| !passing.iter().any(|p| is_same(p, r)));
-    let added = files_that_matter(plan, shown, table, added, filters)?;
-    let removed = files_that_matter(plan, shown, table, removed, filters)?;
-    Ok(if added.is_empty() && removed.is_empty() {
+    let mut files = net_files(commits);
+    files.added = files_that_matter(plan, shown, table, files.added, filters)?;
+    files.removed = files_that_matter(plan, shown, table, files.removed, filters)?;
+    Ok(if files.added.is_empty() && files.removed.is_empty() {
         only(SourceChange::Unchanged)
     } else {
-        (SourceChange::Changed, added, removed)
+        (SourceChange::Changed, files)
     })
 }
 
-fn is_same(a: &DataFile, b: &DataFile) -> bool {
-    a.log_path == b.log_path && a.deletion_vector == b.deletion_vector
+/// What the commits come to: a file that came and went in between was never seen and is not there
+/// any more, one that went and came back is where it was.
+fn net_files(commits: Vec<CommitChanges>) -> ChangedFiles {
+    struct Seen {
+        file: DataFile,
+        was_there: bool,
+        is_there: bool,
+    }
+    let (mut seen, mut order) = (HashMap::<String, Seen>::new(), Vec::new());
+    let mut note = |file: DataFile, is_there: bool| {
+        let key = file_key(&file);
+        match seen.entry(key) {
+            Entry::Occupied(mut known) => known.get_mut().is_there = is_there,
+            Entry::Vacant(new) => {
+                order.push(new.key().clone());
+                new.insert(Seen {
+                    file,
+                    was_there: !is_there,
+                    is_there,
+                });
+            }
+        }
+    };
+    let mut rearranged = false;
+    for commit in commits {
+        rearranged |= !commit.moved_in.is_empty() || !commit.moved_out.is_empty();
+        for file in commit.removed {
+            note(file, false);
+        }
+        for file in commit.added {
+            note(file, true);
+        }
+    }
+    let mut files = ChangedFiles {
+        rearranged,
+        ..ChangedFiles::default()
+    };
+    for key in order {
+        if let Some(seen) = seen.remove(&key) {
+            match (seen.was_there, seen.is_there) {
+                (false, true) => files.added.push(seen.file),
+                (true, false) => files.removed.push(seen.file),
+                _ => {}
+            }
+        }
+    }
+    files
 }
 
 /// Changed files that some scan of the source could read a row of, by the filters on it.
@@ -250,6 +331,8 @@ fn files_that_matter(
 
 enum Foreign {
     None,
+    /// Nothing foreign, but overrides of this flow wrote rows.
+    OwnOverride,
     InWindow,
     /// An override by another query wrote to the window.
     OtherQuery,
@@ -304,6 +387,11 @@ async fn foreign_changes(
     if other_query {
         return Ok(Foreign::OtherQuery);
     }
+    let quiet = if commits.iter().any(|c| own(c) && c.changes_rows()) {
+        Foreign::OwnOverride
+    } else {
+        Foreign::None
+    };
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for commit in commits.into_iter().filter(|c| !own(c)) {
         added.extend(commit.added);
@@ -314,10 +402,10 @@ async fn foreign_changes(
         may_touch(plan, existing, removed)?,
     );
     if added.is_empty() && removed.is_empty() {
-        return Ok(Foreign::None);
+        return Ok(quiet);
     }
     match rows_differ(plan, existing, added, removed).await {
-        Ok(false) => Ok(Foreign::None),
+        Ok(false) => Ok(quiet),
         Ok(true) => Ok(Foreign::InWindow),
         // A file that is gone can't be read; then the worst is assumed.
         Err(error) => {
@@ -327,6 +415,7 @@ async fn foreign_changes(
     }
 }
 
+/// The files that may hold rows of the window.
 fn may_touch(
     plan: &FlowPlan,
     existing: &Table,

@@ -22,6 +22,7 @@ use windrow_flows::window::Window;
 
 use crate::bind::{Binder, Bound, ReadKind, Sources, Upstream, fault_of};
 use crate::evolve::{Evolved, Fill, evolve};
+use crate::incremental::keys::Keys;
 use crate::predicate::{Pinned, pin};
 use crate::project::{Project, ProjectFlow, ProjectTable};
 use crate::report::SourceReport;
@@ -151,12 +152,23 @@ pub struct FlowPlan {
     /// `None` for a materialized view.
     pub pinned: Option<Pinned>,
     pub window: Window,
-    /// The touched part of the window, when only that is computed anew.
-    pub narrowed: Option<TypedPredicate>,
+    /// What of the window is computed anew.
+    pub scope: Scope,
     /// The predicate as written.
     pub written: Option<String>,
     pub is_override: bool,
     pub full_refresh: bool,
+}
+
+/// What of the window an update computes anew; by default all of it.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    /// The window and a condition.
+    pub part: Option<TypedPredicate>,
+    /// Only rows that have one of these keys.
+    pub keys: Option<Keys>,
+    /// Rows are added and none removed.
+    pub appends: bool,
 }
 
 impl FlowPlan {
@@ -165,29 +177,38 @@ impl FlowPlan {
         self.pinned.as_ref().map(|p| render::sql(&p.typed.expr))
     }
 
-    /// What is replaced: the window, or the touched part of it. `None` for the whole table.
+    /// What is replaced: the window, or a part of it. `None` for the whole table. With keys in the
+    /// scope, only those rows of it that have one of them.
     pub fn effective(&self) -> Option<&TypedPredicate> {
-        self.narrowed
+        self.scope
+            .part
             .as_ref()
             .or(self.pinned.as_ref().map(|p| &p.typed))
     }
 
-    /// Only the part of the window for which `condition` holds is computed anew.
-    pub fn narrow(&mut self, condition: Expr) -> Result<(), DataFusionError> {
-        if let Some(pinned) = &self.pinned {
-            let both = pinned.typed.expr.clone().and(condition);
-            self.narrowed = Some(typed(&self.bound.state, &self.target_schema, both)?);
-        }
-        Ok(())
+    /// The scope in which only the rows of the window for which `condition` holds are computed anew.
+    pub fn part(&self, condition: Expr) -> Result<Scope, DataFusionError> {
+        let expr = match &self.pinned {
+            Some(pinned) => pinned.typed.expr.clone().and(condition),
+            None => condition,
+        };
+        Ok(Scope {
+            part: Some(typed(&self.bound.state, &self.target_schema, expr)?),
+            ..Scope::default()
+        })
     }
 
     /// The rows of what is replaced.
     pub fn windowed(&self) -> Result<LogicalPlan, DataFusionError> {
-        match self.effective() {
+        let rows = match self.effective() {
             Some(typed) if !typed.is_true() => LogicalPlanBuilder::from(self.rows.clone())
                 .filter(typed.expr.clone())?
-                .build(),
-            _ => Ok(self.rows.clone()),
+                .build()?,
+            _ => self.rows.clone(),
+        };
+        match &self.scope.keys {
+            Some(keys) => keys.only(rows),
+            None => Ok(rows),
         }
     }
 
@@ -247,7 +268,7 @@ pub async fn plan_flow(
         sources: context.sources,
         upstream: context.upstream,
     };
-    let bound = binder
+    let mut bound = binder
         .bind(query, &flow.defaults, request.spilling_joins)
         .await?;
     let is_view = table.definition.kind == TableKind::MaterializedView;
@@ -276,6 +297,7 @@ pub async fn plan_flow(
     ));
     let rows =
         target_rows(&bound, &evolved, &target_schema).map_err(|e| vec![fault_of(&e, query)])?;
+    bound.nondeterministic |= is_volatile(&rows).map_err(|e| vec![fault_of(&e, query)])?;
     let (pinned, written) = match &flow.definition.kind {
         FlowKind::ReplaceWhere { predicate, .. } => {
             let predicate = request.override_predicate.as_ref().unwrap_or(predicate);
@@ -313,11 +335,25 @@ pub async fn plan_flow(
         rows,
         pinned,
         window,
-        narrowed: None,
+        scope: Scope::default(),
         written,
         is_override: request.override_predicate.is_some(),
         full_refresh: request.full_refresh,
     })
+}
+
+/// Whether some expression of the plan gives another value each time.
+fn is_volatile(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= node.expressions().iter().any(Expr::is_volatile);
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    })?;
+    Ok(found)
 }
 
 /// A target belongs to the pipeline that made it.
@@ -521,9 +557,11 @@ pub fn scan_filters(
     Ok(found)
 }
 
-/// A report line for each source, from the scans of a planned query.
-pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceReport> {
+/// A report line for each source, from the scans of a planned query, and the bytes of all of its
+/// scans.
+pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> (Vec<SourceReport>, u64) {
     let records = plan.bound.log.take();
+    let scanned = records.iter().map(|r| r.bytes_scanned).sum();
     let mut reports: Vec<SourceReport> = Vec::new();
     for read in &plan.bound.reads {
         if reports.iter().any(|r| r.table == read.shown) {
@@ -560,7 +598,7 @@ pub fn source_reports(plan: &FlowPlan, filters: &ScanFilters) -> Vec<SourceRepor
         };
         reports.push(report);
     }
-    reports
+    (reports, scanned)
 }
 
 /// Whether a scan's table name is a source's name; either may have more parts.

@@ -73,6 +73,7 @@ pub fn pin(
     if let Err(error) = try_on_nulls(state, &typed) {
         return Err(vec![predicate_fault(&error, schema, table, predicate)]);
     }
+    let deterministic = deterministic && !typed.expr.is_volatile();
     Ok(Pinned {
         typed,
         deterministic,

@@ -9,9 +9,13 @@ use windrow_flows::definition::{
 };
 use windrow_flows::fault::Fault;
 use windrow_flows::name;
+use windrow_flows::refresh::RefreshPolicy;
 use windrow_flows::sql::parse_source;
 
 use crate::config::PipelineConfig;
+
+/// The table property that says how a table is to be refreshed; the clause REFRESH POLICY sets it.
+pub const REFRESH_POLICY: &str = windrow_flows::refresh::POLICY_PROPERTY;
 
 /// A name with all its parts, lower-cased: catalog, schema, table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,6 +175,19 @@ impl Project {
     /// The session's time zone.
     pub fn time_zone(&self) -> &str {
         self.setting("spark.sql.session.timeZone").unwrap_or("UTC")
+    }
+
+    /// How a table is to be refreshed: by its own property, else by the pipeline's setting.
+    pub fn refresh_policy(&self, table: usize) -> RefreshPolicy {
+        let own = self.tables[table]
+            .definition
+            .properties
+            .iter()
+            .find(|(k, _)| k.eq_ignore_ascii_case(REFRESH_POLICY))
+            .map(|(_, v)| v.as_str());
+        own.or_else(|| self.setting("windrow.refreshPolicy"))
+            .and_then(RefreshPolicy::of_word)
+            .unwrap_or_default()
     }
 
     pub fn setting(&self, key: &str) -> Option<&str> {

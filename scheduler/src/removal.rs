@@ -14,9 +14,11 @@ use futures::TryStreamExt;
 use windrow_delta::prune::{Pruner, Verdict, record_count};
 use windrow_delta::{DataFile, Table, TableError};
 use windrow_executor::local;
+use windrow_executor::predicate::TypedPredicate;
 use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, query_name};
 
 use crate::flow::FlowPlan;
+use crate::incremental::keys::HIT;
 
 /// What happens to the target's files.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Removal {
     pub files_total: u64,
     /// Files of which the log alone does not tell.
     pub looked_into: u64,
+    /// Bytes of those files.
+    pub looked_into_bytes: u64,
     /// Rows of the window that go, as far as the statistics count rows.
     pub deleted_rows: u64,
     /// Rows of `rewrite` that stay.
@@ -70,6 +74,7 @@ impl RemovalPlanner {
         let (removal, unclear) = by_the_log(plan, target).await?;
         Ok(Removal {
             looked_into: unclear.len() as u64,
+            looked_into_bytes: unclear.iter().map(|f| f.size.unsigned_abs()).sum(),
             ..removal
         })
     }
@@ -122,8 +127,8 @@ impl RemovalPlanner {
         let source = DeltaSource::of_files(target.clone(), files.clone(), ScanLog::default())?;
         let scan = LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?
             .build()?;
-        let rows = existing_rows(plan, target, scan, true)?;
-        let matching = when(effective.expr.clone().is_true(), lit(1i64)).end()?;
+        let rows = marked(plan, existing_rows(plan, target, scan, true)?)?;
+        let matching = when(goes(plan, effective), lit(1i64)).end()?;
         let counts = LogicalPlanBuilder::from(rows)
             .aggregate(
                 vec![Expr::Column(Column::new_unqualified(FILE_COLUMN))],
@@ -161,7 +166,7 @@ async fn by_the_log(
     target: &Table,
 ) -> Result<(Removal, Vec<DataFile>), TableError> {
     let url = target.location().shown();
-    let everything = plan.full_refresh || plan.pinned.is_none();
+    let everything = plan.full_refresh || plan.effective().is_none();
     let pruner = match plan.effective().filter(|_| !everything) {
         Some(effective) => {
             let predicate =
@@ -187,6 +192,8 @@ async fn by_the_log(
         for (file, verdict) in files.into_iter().zip(verdicts) {
             match verdict {
                 Verdict::NoRow => {}
+                // Which rows have a key of the scope is not in the log.
+                Verdict::EveryRow if plan.scope.keys.is_some() => unclear.push(file),
                 Verdict::EveryRow => {
                     removal.deleted_rows += live_rows(&file).unwrap_or(0);
                     removal.remove.push(file);
@@ -238,10 +245,36 @@ pub fn kept_rows(
     let source = DeltaSource::of_files(target.clone(), files, ScanLog::default())?;
     let scan =
         LogicalPlanBuilder::scan("target", provider_as_source(Arc::new(source)), None)?.build()?;
-    let rows = existing_rows(plan, target, scan, false)?;
+    let rows = marked(plan, existing_rows(plan, target, scan, false)?)?;
     // Rows for which the predicate is null are outside the window.
-    let outside = Expr::IsNotTrue(Box::new(effective.expr.clone()));
+    let stays = Expr::IsNotTrue(Box::new(goes(plan, effective)));
+    let columns: Vec<Expr> = plan
+        .target_schema
+        .fields()
+        .iter()
+        .map(|f| Expr::Column(Column::new_unqualified(f.name())))
+        .collect();
     Ok(Some(
-        LogicalPlanBuilder::from(rows).filter(outside)?.build()?,
+        LogicalPlanBuilder::from(rows)
+            .filter(stays)?
+            .project(columns)?
+            .build()?,
     ))
+}
+
+/// Rows of the target, told apart by the keys of the scope.
+fn marked(plan: &FlowPlan, rows: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    match &plan.scope.keys {
+        Some(keys) => keys.marked(rows),
+        None => Ok(rows),
+    }
+}
+
+/// TRUE for the rows that are replaced.
+fn goes(plan: &FlowPlan, effective: &TypedPredicate) -> Expr {
+    let inside = effective.expr.clone().is_true();
+    match &plan.scope.keys {
+        Some(_) => inside.and(Expr::Column(Column::new_unqualified(HIT)).is_not_null()),
+        None => inside,
+    }
 }

@@ -78,6 +78,26 @@ pub struct Effect {
     pub files_kept: u64,
 }
 
+/// A technique that was looked at for an update.
+#[derive(Debug, Clone, Serialize)]
+pub struct Considered {
+    pub technique: Technique,
+    pub is_applicable: bool,
+    pub is_chosen: bool,
+    /// Bytes that it is estimated to read and write; `None` where it was not worked out.
+    pub cost: Option<u64>,
+    pub issues: Vec<Issue>,
+}
+
+/// What stands against a technique.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Issue {
+    pub issue_type: String,
+    pub prevent_incrementalization: bool,
+    /// In words: what it is, and where one can do something about it, what.
+    pub words: String,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct FlowReport {
     pub flow: String,
@@ -86,6 +106,9 @@ pub struct FlowReport {
     pub status: FlowStatus,
     pub technique: Option<Technique>,
     pub fallback_reasons: Vec<FallbackReason>,
+    /// The techniques that were looked at; empty when there was nothing to choose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub considered: Vec<Considered>,
     /// The predicate with its time pinned; for people also as it was written.
     pub predicate: Option<String>,
     pub predicate_as_written: Option<String>,

@@ -109,7 +109,11 @@ fn help_for(code: &str) -> Option<String> {
 pub struct Work {
     /// What is staged; `None` when nothing is computed.
     pub rows: Option<LogicalPlan>,
+    /// The rows' expressions are typed already.
+    pub typed: bool,
     pub decision: Decision,
+    /// Bytes that were read to find out what changed.
+    pub bytes_read: u64,
 }
 
 /// Stages, plans the removal and commits. `state` is the flow's state as it is.
@@ -130,6 +134,7 @@ pub async fn run_flow(
         && !state_moves(plan, state.as_ref())
     {
         let metrics = FlowMetrics {
+            bytes_scanned: work.bytes_read,
             duration_ms: started.elapsed().as_millis() as u64,
             ..FlowMetrics::default()
         };
@@ -138,7 +143,7 @@ pub async fn run_flow(
             table: existing.clone(),
             committed: false,
             metrics,
-            sources: source_reports(plan, filters),
+            sources: source_reports(plan, filters).0,
         });
     }
     let mut stager = Stager::new(context, plan, table, &location)?;
@@ -173,25 +178,32 @@ async fn stage_and_commit(
     stager: &mut Stager<'_>,
     may_replan: bool,
 ) -> Result<Done, Stopped> {
-    let mut metrics = FlowMetrics::default();
+    let mut metrics = FlowMetrics {
+        bytes_scanned: work.bytes_read,
+        ..FlowMetrics::default()
+    };
     let mut sources = Vec::new();
     failpoint::reached("before_stage");
     let mut planner = RemovalPlanner::default();
     let mut target = plan.existing.clone();
     let mut planned = None;
     if let Some(rows) = &work.rows {
-        let physical = local::physical(&plan.bound.state, rows).await?;
-        sources = source_reports(plan, filters);
+        let physical = if work.typed {
+            local::physical_of_typed(&plan.bound.state, rows.clone()).await?
+        } else {
+            local::physical(&plan.bound.state, rows).await?
+        };
+        let scanned;
+        (sources, scanned) = source_reports(plan, filters);
         if may_replan && joins_may_not_fit(rows, &sources, context.memory_limit) {
             return Err(Stopped::NeedsSpillingJoins);
         }
-        let scanned: u64 = sources.iter().map(|s| s.bytes_scanned).sum();
-        metrics.bytes_scanned = scanned;
+        metrics.bytes_scanned += scanned;
         // What goes does not hang on what comes, so both are found out at once.
         let removal = async {
             match &target {
-                Some(table) => planner.plan(plan, table).await.map(Some),
-                None => Ok(None),
+                Some(table) if !plan.scope.appends => planner.plan(plan, table).await.map(Some),
+                _ => Ok(None),
             }
         };
         let (staged, removal) = futures::join!(stager.stage(physical, scanned, true), removal);
@@ -201,7 +213,7 @@ async fn stage_and_commit(
         planned = removal?;
     }
     failpoint::reached("after_stage");
-    let nothing_goes = work.rows.is_none();
+    let nothing_goes = work.rows.is_none() || plan.scope.appends;
     let mut copied: Vec<(Vec<String>, Vec<StagedFile>)> = Vec::new();
     let flow_name = &context.project.flows[plan.flow].name;
     let expected = match &target {
@@ -407,7 +419,9 @@ fn next_state(
         Some(DefinedRefresh {
             fingerprint: plan.fingerprint(),
             predicate: serde_json::to_string(&plan.window).unwrap_or_default(),
+            predicate_deterministic: plan.pinned.as_ref().is_none_or(|p| p.deterministic),
             time_zone: context.project.time_zone().to_string(),
+            clock: context.clock.to_rfc3339(),
             query_clock: facts::query_clock(plan, &context.clock),
             sources,
             sources_versioned,
@@ -534,7 +548,8 @@ impl<'a> Stager<'a> {
         self.spec.file_prefix = prefix;
         let staged = staged?;
         let rows: u64 = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
-        if rows != removal.copied_rows {
+        let is_exact = plan.effective().is_none_or(|p| !p.expr.is_volatile());
+        if is_exact && rows != removal.copied_rows {
             return Err(DataFusionError::Internal(format!(
                 "{rows} rows were copied where {} stay",
                 removal.copied_rows
@@ -656,7 +671,10 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
             });
         }
     }
-    if let Some(effective) = plan.effective().filter(|p| !p.is_true()) {
+    // A predicate that selects other rows each time can't be held against its own rows.
+    if let Some(effective) = plan.effective().filter(|p| !p.is_true())
+        && !effective.expr.is_volatile()
+    {
         rules.push(RowRule {
             name: windrow_flows::render::sql(&effective.expr),
             kind: RuleKind::Window,
@@ -805,7 +823,12 @@ fn commit_of(
     );
     actions.extend(stager.files.iter().chain(kept).map(|f| f.add.clone()));
     let predicate = plan.predicate_text();
-    let mut parameters = vec![("mode".to_string(), "Overwrite".to_string())];
+    let mode = if plan.scope.appends {
+        "Append"
+    } else {
+        "Overwrite"
+    };
+    let mut parameters = vec![("mode".to_string(), mode.to_string())];
     if let Some(predicate) = &predicate {
         parameters.push(("predicate".into(), predicate.clone()));
     }

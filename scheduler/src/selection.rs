@@ -9,10 +9,11 @@ use windrow_executor::session::EngineOptions;
 use windrow_flows::definition::{ExprText, FlowKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::name;
+use windrow_flows::refresh::{RefreshPolicy, Technique};
 use windrow_flows::sql::parse_predicate;
 
 use crate::flow::FlowRequest;
-use crate::project::{Project, Relation};
+use crate::project::{Project, REFRESH_POLICY, Relation};
 use crate::update::UpdateOptions;
 
 /// The engine's limits from the pipeline's settings.
@@ -38,7 +39,9 @@ pub fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
 const SETTINGS: &[&str] = &[
     "windrow.memoryLimit",
     "windrow.partitions",
+    "windrow.refreshPolicy",
     "windrow.targetFileSize",
+    "windrow.technique",
 ];
 
 /// Refuses settings that do not exist, and time zones that are none.
@@ -54,6 +57,41 @@ pub fn check_settings(project: &Project, faults: &mut Vec<Fault>) {
                     .hint(name::did_you_mean(key, SETTINGS.iter().copied())),
             );
         }
+    }
+    let policies = project
+        .setting("windrow.refreshPolicy")
+        .map(|value| ("setting `windrow.refreshPolicy`".to_string(), value, None))
+        .into_iter()
+        .chain(project.tables.iter().flat_map(|table| {
+            let definition = &table.definition;
+            let own = definition
+                .properties
+                .iter()
+                .filter(|(k, _)| k.eq_ignore_ascii_case(REFRESH_POLICY));
+            own.map(|(k, v)| {
+                let what = format!("`{k}` of `{}`", table.shown);
+                (what, v.as_str(), Some(definition.name.place.clone()))
+            })
+        }));
+    for (what, value, place) in policies {
+        if RefreshPolicy::of_word(value).is_none() {
+            faults.push(
+                Fault::new(
+                    "WRONG_VALUE",
+                    format!("{what} is `{value}`, which is no refresh policy"),
+                )
+                .at(place)
+                .help(format!("write {}", RefreshPolicy::WORDS)),
+            );
+        }
+    }
+    if let Some(value) = project.setting("windrow.technique")
+        && value.split(',').any(|t| Technique::of_word(t).is_none())
+    {
+        faults.push(Fault::new(
+            "WRONG_VALUE",
+            format!("setting `windrow.technique` is `{value}`, which is no technique"),
+        ));
     }
     let zone = project.time_zone();
     if !is_zone(zone) {

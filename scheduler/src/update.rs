@@ -8,29 +8,27 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use windrow_delta::state::FlowState;
 use windrow_delta::Table;
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::{FlowKind, TableKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
-use windrow_flows::refresh::{Decision, FallbackReason, Technique, decide};
+use windrow_flows::refresh::Technique;
 
 use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
-use crate::facts;
-use crate::flow::{FlowContext, FlowPlan, FlowRequest, ScanFilters, plan_flow, source_reports};
+use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
+use crate::planning::Prepared;
 use crate::project::Project;
 use crate::references;
 use crate::removal::RemovalPlanner;
 use crate::report::{
     Effect, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
-use crate::run::{Done, RunContext, Stopped, Work, run_flow};
+use crate::run::{Done, RunContext, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
-use crate::slices;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -654,6 +652,7 @@ impl Inner {
             status,
             technique: None,
             fallback_reasons: Vec::new(),
+            considered: Vec::new(),
             predicate: None,
             predicate_as_written: None,
             slices: Slices::default(),
@@ -668,85 +667,29 @@ impl Inner {
         }
     }
 
-    /// Decides how a planned flow is refreshed.
-    async fn prepare(&self, plan: &mut FlowPlan) -> Result<Prepared, Problem> {
-        let flow = &self.project.flows[plan.flow];
-        let table_problem = |e: windrow_delta::TableError| Problem {
-            code: e.code().into(),
-            message: e.to_string(),
-            help: None,
-        };
-        let query_problem = |e: datafusion::error::DataFusionError| {
-            let (code, message) = words_of(&e);
-            Problem {
-                code: code.into(),
-                message,
-                help: None,
-            }
-        };
-        let state = match &plan.existing {
-            Some(existing) => FlowState::load(existing, &flow.name)
-                .await
-                .map_err(table_problem)?,
-            None => None,
-        };
-        let filters = ScanFilters::of(plan).map_err(query_problem)?;
-        let gathered = facts::gather(
-            plan,
-            state.as_ref(),
-            &filters,
-            self.project.time_zone(),
-            &self.clock,
-        )
-        .await
-        .map_err(table_problem)?;
-        let mut facts = gathered.facts;
-        let mut decision = decide(&facts);
-        let worth_trying = decision.reasons == [FallbackReason::IncrementalTechniqueNotAvailable];
-        if worth_trying {
-            match slices::touched(plan, &filters, &gathered.changed).await {
-                Ok(Some(slices)) if slices.count == 0 => decision = Decision::no_op(),
-                Ok(Some(slices)) => {
-                    facts.slices_known = true;
-                    decision = decide(&facts);
-                    plan.narrow(slices.condition).map_err(query_problem)?;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, flow = flow.name, "changed rows could not be read")
-                }
-            }
-        }
-        let rows = match decision.technique {
-            Technique::NoOp => None,
-            _ => Some(plan.windowed().map_err(query_problem)?),
-        };
-        Ok(Prepared {
-            state,
-            filters,
-            work: Work { rows, decision },
-        })
-    }
-
     async fn explain(&self, index: usize, plan: &mut FlowPlan) -> Result<FlowReport, Problem> {
-        let prepared = self.prepare(plan).await?;
+        let prepared = self.prepare(plan, true).await?;
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
-            windrow_executor::local::physical(&plan.bound.state, rows)
-                .await
-                .map_err(|e| {
-                    let (code, message) = words_of(&e);
-                    Problem {
-                        code: code.into(),
-                        message,
-                        help: None,
-                    }
-                })?;
+            let state = &plan.bound.state;
+            let planned = if prepared.work.typed {
+                windrow_executor::local::physical_of_typed(state, rows.clone()).await
+            } else {
+                windrow_executor::local::physical(state, rows).await
+            };
+            planned.map_err(|e| {
+                let (code, message) = words_of(&e);
+                Problem {
+                    code: code.into(),
+                    message,
+                    help: None,
+                }
+            })?;
         }
-        report.sources = source_reports(plan, &prepared.filters);
-        report.metrics.bytes_scanned = report.sources.iter().map(|s| s.bytes_scanned).sum();
-        if let (Some(existing), true) = (&plan.existing, prepared.work.rows.is_some()) {
+        (report.sources, report.metrics.bytes_scanned) = source_reports(plan, &prepared.filters);
+        let removes = prepared.work.rows.is_some() && !plan.scope.appends;
+        if let (Some(existing), true) = (&plan.existing, removes) {
             let removal = RemovalPlanner::preview(plan, existing)
                 .await
                 .map_err(|e| Problem {
@@ -769,6 +712,7 @@ impl Inner {
     fn describe(&self, plan: &FlowPlan, prepared: &Prepared, report: &mut FlowReport) {
         report.technique = Some(prepared.work.decision.technique);
         report.fallback_reasons = prepared.work.decision.reasons.clone();
+        report.considered = prepared.considered.clone();
         report.predicate = plan.predicate_text();
         report.predicate_as_written = plan.written.clone();
         report.slices.total = u64::from(prepared.work.rows.is_some());
@@ -827,7 +771,7 @@ impl Inner {
                 .plan(index, upstream, &attempt)
                 .await
                 .map_err(first_problem)?;
-            let prepared = self.prepare(&mut plan).await?;
+            let prepared = self.prepare(&mut plan, false).await?;
             self.describe(&plan, &prepared, report);
             if !attempt.spilling_joins {
                 self.record_planning(index, report);
@@ -843,6 +787,7 @@ impl Inner {
                 state,
                 filters,
                 work,
+                considered: _,
             } = prepared;
             let may_replan = !attempt.spilling_joins;
             match run_flow(&context, &plan, work, state, &filters, may_replan).await {
@@ -880,12 +825,6 @@ struct Attempt {
     /// The target as it is by now, when it has moved on since the update began.
     newer: Option<Table>,
     again: u32,
-}
-
-struct Prepared {
-    state: Option<FlowState>,
-    filters: ScanFilters,
-    work: Work,
 }
 
 /// Flows of other kinds are refused by name when the project is read.

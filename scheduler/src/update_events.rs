@@ -55,31 +55,55 @@ impl Inner {
         let Some(technique) = report.technique else {
             return;
         };
-        let issues: Vec<Value> = report
+        let reasons: Vec<Value> = report
             .fallback_reasons
             .iter()
             .map(|r| json!({"issue_type": r.word(), "prevent_incrementalization": true}))
             .collect();
-        let information: Vec<Value> = [
-            Technique::NoOp,
-            Technique::PartitionOverwrite,
-            Technique::CompleteRecompute,
-        ]
-        .into_iter()
-        .map(|t| {
-            json!({"maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
+        let mut information = Vec::new();
+        for t in Technique::ALL {
+            let mut found = report
+                .considered
+                .iter()
+                .filter(|c| c.technique == t)
+                .peekable();
+            if found.peek().is_none() {
+                let full = t == Technique::CompleteRecompute;
+                information.push(json!({
+                    "maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
                     "is_chosen": t == technique,
-                    "is_applicable": t == technique || t == Technique::CompleteRecompute,
-                    "incrementalization_issues": if t == Technique::CompleteRecompute { json!([]) }
-                        else { json!(issues) }})
-        })
-        .collect();
+                    "is_applicable": t == technique || full,
+                    "incrementalization_issues": if full { json!([]) } else { json!(reasons) }}));
+            }
+            for considered in found {
+                let issues: Vec<Value> = considered
+                    .issues
+                    .iter()
+                    .map(|i| {
+                        json!({"issue_type": i.issue_type,
+                        "prevent_incrementalization": i.prevent_incrementalization,
+                        "message": i.words})
+                    })
+                    .collect();
+                let issues = if considered.is_applicable || !issues.is_empty() {
+                    issues
+                } else {
+                    reasons.clone()
+                };
+                information.push(json!({
+                    "maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
+                    "is_chosen": considered.is_chosen,
+                    "is_applicable": considered.is_applicable,
+                    "cost": considered.cost,
+                    "incrementalization_issues": issues}));
+            }
+        }
         self.recorder.add(
             "planning_information",
             Some((&flow.name, target)),
             Level::Info,
             format!("flow {} is refreshed by {}", flow.name, technique.word()),
-            json!({"technique_information": information, "predicate": report.predicate,
+            json!({"technique_information": information, "fallback_reasons": reasons, "predicate": report.predicate,
                 "source_table_information": report.sources}),
         );
     }

@@ -228,6 +228,51 @@ impl Lake {
         update.await.map(|_| ()).map_err(words)
     }
 
+    /// Rows whose key is there replace those, others are added.
+    pub async fn merge(&self, relative: &str, rows: RecordBatch, key: &str) -> Outcome {
+        let context = SessionContext::new();
+        let names: Vec<String> = rows
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
+        let source = context.read_batch(rows).map_err(words)?;
+        let merge = self
+            .open(relative)
+            .await?
+            .merge(source, format!("t.{key} = s.{key}"))
+            .with_source_alias("s")
+            .with_target_alias("t");
+        let set = |name: &String| (name.clone(), format!("s.{name}"));
+        let merge = merge
+            .when_matched_update(|mut update| {
+                for (name, value) in names.iter().filter(|n| *n != key).map(set) {
+                    update = update.update(name, value);
+                }
+                update
+            })
+            .map_err(words)?
+            .when_not_matched_insert(|mut insert| {
+                for (name, value) in names.iter().map(set) {
+                    insert = insert.set(name, value);
+                }
+                insert
+            })
+            .map_err(words)?;
+        merge.await.map(|_| ()).map_err(words)
+    }
+
+    pub async fn add_column(&self, relative: &str, name: &str, delta_type: &str) -> Outcome {
+        let data_type: deltalake::kernel::DataType =
+            serde_json::from_value(serde_json::Value::String(delta_type.into())).map_err(words)?;
+        let add = self.open(relative).await?.add_columns();
+        add.with_fields(vec![StructField::new(name, data_type, true)])
+            .await
+            .map(|_| ())
+            .map_err(words)
+    }
+
     /// Compacts, or orders by columns. Gives how many files went.
     pub async fn optimize(&self, relative: &str, order_by: &[String]) -> Outcome<u64> {
         let mut optimize = self.open(relative).await?.optimize();

@@ -2,19 +2,24 @@
 //! program, and read what came of it with another reader.
 //!
 //! What must hold for tables and flows is written as scenarios (`tests/scenarios`), plain text that
-//! `scenario` plays. Crashes, object storage and the law of REPLACE WHERE have modules of their own.
+//! `scenario` plays. Crashes, object storage, the law of REPLACE WHERE and that of incremental refresh
+//! have modules of their own.
 
 mod cells;
 mod crash;
 mod foreign;
+mod histories;
+mod inside;
 mod lake;
 mod law;
 mod pipeline;
 mod program;
 mod python;
+mod reach;
 mod s3;
 mod scenario;
 mod scenarios;
+mod spark;
 
 /// What went wrong, in words; tests panic with it at their outermost level.
 type Outcome<T = ()> = Result<T, String>;

@@ -143,7 +143,14 @@ impl Pipeline {
     ) -> Outcome<tokio::process::Child> {
         self.write()?;
         let folder = self.folder.to_string_lossy().into_owned();
-        let mut all = vec![command, folder.as_str()];
+        let mut all = vec![command];
+        // `verify FLOW PIPELINE`: the flow comes first.
+        let (flow, arguments) = match arguments {
+            [flow, rest @ ..] if command == "verify" => (Some(flow), rest),
+            _ => (None, arguments),
+        };
+        all.extend(flow);
+        all.push(folder.as_str());
         all.extend(arguments);
         if !arguments.contains(&"--output") {
             all.extend(["--output", "json"]);

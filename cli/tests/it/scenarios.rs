@@ -88,6 +88,22 @@ scenarios! {
         source_made_anew
         zoned_and_naive_timestamps
     }
+    verify {
+        differences_are_shown
+        nothing_to_verify
+        rounding_is_no_difference
+        slices_and_views
+        sources_at_their_versions
+    }
+    incremental {
+        appended_rows_touch_no_file
+        columns_that_nobody_reads
+        groups_take_new_rows_in
+        reasons_in_words
+        refresh_policies
+        rows_with_touched_keys
+        windows_that_grow
+    }
     sql {
         equal_floats_join_and_deduplicate
         extremes_of_infinities

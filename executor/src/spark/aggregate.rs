@@ -1,5 +1,4 @@
-//! Aggregate functions whose result would differ from Spark's in DataFusion: sums that must not
-//! wrap, averages of decimals, percentiles, and the value beside an extreme one.
+//! Sums that must not wrap, and averages, of decimals too.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -27,30 +26,32 @@ const SUM_DIGITS: i32 = 10;
 
 /// All functions of this module.
 pub(super) fn functions() -> Vec<AggregateUDF> {
-    [
-        Kind::Sum,
-        Kind::Avg,
-        Kind::Median,
-        Kind::Percentile,
-        Kind::MaxBy,
-        Kind::MinBy,
-    ]
-    .into_iter()
-    .map(|kind| {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        AggregateUDF::new_from_impl(Aggregate { kind, signature })
-    })
-    .collect()
+    [Kind::Sum, Kind::Avg, Kind::TrySum, Kind::TryAvg]
+        .into_iter()
+        .map(|kind| {
+            let signature = Signature::user_defined(Volatility::Immutable);
+            AggregateUDF::new_from_impl(Aggregate { kind, signature })
+        })
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Sum,
     Avg,
-    Median,
-    Percentile,
-    MaxBy,
-    MinBy,
+    /// Null where the sum does not fit.
+    TrySum,
+    TryAvg,
+}
+
+impl Kind {
+    fn is_sum(self) -> bool {
+        matches!(self, Self::Sum | Self::TrySum)
+    }
+
+    fn is_fallible(self) -> bool {
+        matches!(self, Self::Sum | Self::Avg)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -64,10 +65,8 @@ impl AggregateUDFImpl for Aggregate {
         match self.kind {
             Kind::Sum => "sum",
             Kind::Avg => "avg",
-            Kind::Median => "median",
-            Kind::Percentile => "percentile",
-            Kind::MaxBy => "max_by",
-            Kind::MinBy => "min_by",
+            Kind::TrySum => "try_sum",
+            Kind::TryAvg => "try_avg",
         }
     }
 
@@ -78,24 +77,19 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let number = |given: &DataType| match types::plain_text(given) {
             DataType::Null | DataType::Utf8 | DataType::Float32 => Ok(DataType::Float64),
-            integer if types::is_integer(&integer) => Ok(match self.kind {
-                Kind::Sum => DataType::Int64,
-                _ => DataType::Float64,
+            integer if types::is_integer(&integer) => Ok(match self.kind.is_sum() {
+                true => DataType::Int64,
+                false => DataType::Float64,
             }),
-            decimal @ DataType::Decimal128(..) if matches!(self.kind, Kind::Sum | Kind::Avg) => {
-                Ok(decimal)
-            }
-            DataType::Decimal128(..) | DataType::Float64 => Ok(DataType::Float64),
+            other @ (DataType::Decimal128(..) | DataType::Float64) => Ok(other),
             other => plan_err!(
                 "DATATYPE_MISMATCH: {} of {}",
                 self.name(),
                 types::name(&other)
             ),
         };
-        match (self.kind, given) {
-            (Kind::MaxBy | Kind::MinBy, [_, _]) => Ok(given.to_vec()),
-            (Kind::Percentile, [value, _]) => Ok(vec![number(value)?, DataType::Float64]),
-            (Kind::Sum | Kind::Avg | Kind::Median, [value]) => Ok(vec![number(value)?]),
+        match given {
+            [value] => Ok(vec![number(value)?]),
             _ => plan_err!(
                 "wrong number of arguments for {}: {}",
                 self.name(),
@@ -108,15 +102,14 @@ impl AggregateUDFImpl for Aggregate {
         let Some(first) = given.first() else {
             return plan_err!("{} needs an argument", self.name());
         };
-        Ok(match (self.kind, first) {
-            (Kind::MaxBy | Kind::MinBy, first) => first.clone(),
-            (Kind::Sum, DataType::Decimal128(precision, scale)) => {
+        Ok(match (self.kind.is_sum(), first) {
+            (true, DataType::Decimal128(precision, scale)) => {
                 bounded(i32::from(*precision) + SUM_DIGITS, (*scale).into())
             }
-            (Kind::Avg, DataType::Decimal128(precision, scale)) => {
+            (false, DataType::Decimal128(precision, scale)) => {
                 bounded(i32::from(*precision) + 4, i32::from(*scale) + 4)
             }
-            (Kind::Sum, DataType::Int64) => DataType::Int64,
+            (true, DataType::Int64) => DataType::Int64,
             _ => DataType::Float64,
         })
     }
@@ -124,45 +117,26 @@ impl AggregateUDFImpl for Aggregate {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let input = args.expr_fields[0].data_type().clone();
         let result = args.return_field.data_type().clone();
-        Ok(match self.kind {
-            Kind::Sum | Kind::Avg => {
-                let total = Total::new(self.kind, &input, result);
-                if args.is_distinct {
-                    Box::new(Distinct {
-                        total,
-                        seen: HashSet::new(),
-                        input,
-                    })
-                } else {
-                    Box::new(total)
-                }
-            }
-            Kind::Median => Box::new(Percentile {
-                values: vec![],
-                fraction: Some(0.5),
+        let total = Total::new(self.kind, &input, result);
+        Ok(match args.is_distinct {
+            true => Box::new(Distinct {
+                total,
+                seen: HashSet::new(),
+                input,
             }),
-            Kind::Percentile => Box::new(Percentile {
-                values: vec![],
-                fraction: None,
-            }),
-            Kind::MaxBy | Kind::MinBy => Box::new(Beside {
-                greatest: self.kind == Kind::MaxBy,
-                value: ScalarValue::try_from(&input)?,
-                order: ScalarValue::try_from(args.expr_fields[1].data_type())?,
-            }),
+            false => Box::new(total),
         })
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let input = args.expr_fields[0].data_type().clone();
         let result = args.return_field.data_type().clone();
-        match self.kind {
-            Kind::Sum | Kind::Avg if input == DataType::Float64 => Ok(Box::new(Sliding {
+        match input {
+            DataType::Float64 => Ok(Box::new(Sliding {
                 kind: self.kind,
                 values: VecDeque::new(),
             })),
-            Kind::Sum | Kind::Avg => Ok(Box::new(Total::new(self.kind, &input, result))),
-            _ => self.accumulator(args),
+            _ => Ok(Box::new(Total::new(self.kind, &input, result))),
         }
     }
 
@@ -173,31 +147,17 @@ impl AggregateUDFImpl for Aggregate {
         };
         let list =
             |data_type: DataType| DataType::List(Field::new_list_field(data_type, true).into());
-        Ok(match self.kind {
-            Kind::Sum | Kind::Avg if args.is_distinct => {
-                vec![field("distinct", list(input.clone()))]
-            }
-            Kind::Sum | Kind::Avg => {
-                vec![
-                    field("sum", sum_type(input)),
-                    field("count", DataType::Int64),
-                ]
-            }
-            Kind::Median | Kind::Percentile => {
-                vec![
-                    field("values", list(DataType::Float64)),
-                    field("fraction", DataType::Float64),
-                ]
-            }
-            Kind::MaxBy | Kind::MinBy => vec![
-                field("value", input.clone()),
-                field("order", args.input_fields[1].data_type().clone()),
+        Ok(match args.is_distinct {
+            true => vec![field("distinct", list(input.clone()))],
+            false => vec![
+                field("sum", sum_type(input)),
+                field("count", DataType::Int64),
             ],
         })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        matches!(self.kind, Kind::Sum | Kind::Avg) && !args.is_distinct
+        !args.is_distinct
     }
 
     fn create_groups_accumulator(
@@ -254,8 +214,8 @@ impl Finish {
     fn float(&self, sum: f64, count: i64) -> Option<f64> {
         match (count, self.kind) {
             (0, _) => None,
-            (count, Kind::Avg) => Some(sum / count as f64),
-            _ => Some(sum),
+            (_, kind) if kind.is_sum() => Some(sum),
+            (count, _) => Some(sum / count as f64),
         }
     }
 
@@ -272,6 +232,7 @@ impl Finish {
         };
         match fitted {
             Some(fitted) => Ok(Some(fitted)),
+            None if !self.kind.is_fallible() => Ok(None),
             None => {
                 let shown = sum.to_i128().map(|sum| format_decimal(sum, self.scale));
                 exec_err!(
@@ -285,7 +246,7 @@ impl Finish {
     }
 
     fn quotient(&self, sum: i256, count: i64, scale: i32) -> Option<Exact> {
-        if self.kind == Kind::Sum {
+        if self.kind.is_sum() {
             return Some(Exact {
                 unscaled: sum,
                 scale: self.scale.into(),
@@ -658,122 +619,5 @@ impl GroupsAccumulator for FloatGroups {
 
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<i64>()
-    }
-}
-
-/// All values of a group, of which the percentile is interpolated.
-#[derive(Debug)]
-struct Percentile {
-    values: Vec<f64>,
-    fraction: Option<f64>,
-}
-
-impl Accumulator for Percentile {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.values
-            .extend(float_values(&values[0])?.iter().flatten());
-        if let (None, Some(fractions)) = (self.fraction, values.get(1)) {
-            self.fraction = fractions
-                .as_primitive::<Float64Type>()
-                .iter()
-                .flatten()
-                .next();
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (Some(fraction), false) = (self.fraction, self.values.is_empty()) else {
-            return Ok(ScalarValue::Float64(None));
-        };
-        if !(0.0..=1.0).contains(&fraction) {
-            return exec_err!(
-                "VALUE_OUT_OF_RANGE: the percentage {fraction} is not between 0 and 1"
-            );
-        }
-        self.values.sort_by(f64::total_cmp);
-        let position = (self.values.len() - 1) as f64 * fraction;
-        let (lower, higher) = (position.floor(), position.ceil());
-        let (low, high) = (self.values[lower as usize], self.values[higher as usize]);
-        let value = if lower == higher || low == high {
-            low
-        } else {
-            (higher - position) * low + (position - lower) * high
-        };
-        Ok(ScalarValue::Float64(Some(value)))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.values.capacity() * size_of::<f64>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values: Vec<ScalarValue> = self
-            .values
-            .iter()
-            .map(|value| ScalarValue::Float64(Some(*value)))
-            .collect();
-        let list = ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Float64));
-        Ok(vec![list, ScalarValue::Float64(self.fraction)])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for list in states[0].as_list::<i32>().iter().flatten() {
-            self.values.extend(float_values(&list)?.iter().flatten());
-        }
-        if self.fraction.is_none() {
-            self.fraction = states[1]
-                .as_primitive::<Float64Type>()
-                .iter()
-                .flatten()
-                .next();
-        }
-        Ok(())
-    }
-}
-
-/// The value of the row whose order is the greatest or least.
-#[derive(Debug)]
-struct Beside {
-    greatest: bool,
-    value: ScalarValue,
-    order: ScalarValue,
-}
-
-impl Accumulator for Beside {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for row in 0..values[1].len() {
-            if values[1].is_null(row) {
-                continue;
-            }
-            let order = ScalarValue::try_from_array(&values[1], row)?;
-            let keeps = match order.partial_cmp(&self.order) {
-                _ if self.order.is_null() => false,
-                Some(found) if self.greatest => found.is_lt(),
-                Some(found) => found.is_gt(),
-                None => return exec_err!("values of {} can not be compared", order.data_type()),
-            };
-            if !keeps {
-                self.value = ScalarValue::try_from_array(&values[0], row)?;
-                self.order = order;
-            }
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(self.value.clone())
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.value.size() + self.order.size()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.value.clone(), self.order.clone()])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.update_batch(states)
     }
 }

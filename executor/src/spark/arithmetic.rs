@@ -18,7 +18,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 use super::cast::{Exact, Failure, divide_half_up, format_decimal, power_of_ten};
 use super::scalar::{Call, Definition, Params, Returns};
 use super::short::{self, Align, Rescale};
-use super::types;
+use super::{interval, types};
 
 macro_rules! operator {
     ($name:literal, $op:expr, $failure:expr) => {
@@ -43,6 +43,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     operator!("try_subtract", Op::Subtract, Failure::Null),
     operator!("try_multiply", Op::Multiply, Failure::Null),
     operator!("try_divide", Op::Divide, Failure::Null),
+    operator!("try_mod", Op::Remainder, Failure::Null),
     Definition {
         name: "negative",
         params: Params::Custom(one_number),
@@ -110,6 +111,10 @@ fn coerce(op: Op, given: &[DataType]) -> Result<Vec<DataType>> {
         return plan_err!("an operator needs two operands");
     };
     let (left, right) = (types::plain_text(left), types::plain_text(right));
+    // Decided by the analyzer, which knows the zone.
+    if interval::operation(op.symbol(), &left, &right).is_some() {
+        return Ok(given.to_vec());
+    }
     let mut coerced = match (&left, &right) {
         (DataType::Date32, days) if is_days(days) && matches!(op, Op::Add | Op::Subtract) => {
             vec![DataType::Date32, DataType::Int32]
@@ -173,6 +178,9 @@ fn result_type(op: Op, given: &[DataType], literals: &[Option<&ScalarValue>]) ->
     let [left, right, ..] = given else {
         return plan_err!("an operator needs two operands");
     };
+    if let Some(plan) = interval::operation(op.symbol(), left, right) {
+        return Ok(plan.result);
+    }
     if left == &DataType::Date32 || right == &DataType::Date32 {
         return Ok(DataType::Date32);
     }

@@ -17,6 +17,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_err};
 
+use super::cast_nested;
 use super::scalar::{Call, Definition, Params, Returns};
 use super::short::Rescale;
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone};
@@ -76,14 +77,14 @@ pub(super) fn exists(from: &DataType, to: &DataType) -> bool {
     let numeric = |t: &DataType| types::is_number(t);
     match (&from, to) {
         (DataType::Utf8, to) => types::is_atomic(to),
-        (from, DataType::Utf8) => types::is_atomic(from),
+        (from, DataType::Utf8) => types::is_atomic(from) || cast_nested::exists(from, to),
         (from, to) if numeric(from) && numeric(to) => true,
         (DataType::Boolean, to) if numeric(to) => true,
         (from, DataType::Boolean) if numeric(from) => true,
         (from, to) if types::is_time(from) && types::is_time(to) => true,
         (DataType::Timestamp(_, Some(_)), to) if numeric(to) => true,
         (from, DataType::Timestamp(_, Some(_))) if numeric(from) => true,
-        _ => false,
+        (from, to) => cast_nested::exists(from, to),
     }
 }
 
@@ -174,6 +175,9 @@ pub(super) fn cast(value: &ArrayRef, to: &DataType, target: Target) -> Result<Ar
         DataType::Timestamp(_, Some(_)) => cells.instant_values(),
         DataType::Timestamp(_, None) => cells.local_values(),
         DataType::Binary if to == &DataType::Utf8 => Ok(arrow_cast(value, to)?),
+        DataType::List(_) | DataType::Struct(_) | DataType::Map(..) => {
+            cast_nested::cast(value, to, target)
+        }
         _ => cells.unsupported(),
     }
 }
@@ -657,6 +661,18 @@ pub(super) fn divide_half_up(dividend: i256, divisor: i256) -> Option<i256> {
     let negative = (dividend < i256::ZERO) != (divisor < i256::ZERO);
     let one = if negative { i256::MINUS_ONE } else { i256::ONE };
     quotient.checked_add(one)
+}
+
+/// Division that rounds halves to the even neighbour.
+pub(super) fn divide_half_even(dividend: i128, divisor: i256) -> Option<i128> {
+    let divisor = divisor.to_i128().filter(|divisor| *divisor > 0)?;
+    let (quotient, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
+    let up = match (rest * 2).cmp(&divisor) {
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Equal => quotient % 2 != 0,
+        std::cmp::Ordering::Less => false,
+    };
+    Some(quotient + i128::from(up))
 }
 
 fn parse_integer(text: &str) -> Option<Exact> {

@@ -9,25 +9,11 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::cast::zone_of;
+use super::cast::{decimals, zone_of};
 use super::pattern::Pattern;
-use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
 use super::types;
-
-macro_rules! function {
-    ($name:literal, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
-        Definition {
-            name: $name,
-            params: Params::Fixed {
-                least: [$(Param::$param),*].len(),
-                all: &[$(Param::$param),*],
-            },
-            returns: Returns::$returns,
-            evaluate: $evaluate,
-        }
-    };
-}
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     function!("year", [Date], Int, |call| of_date(call, |days| civil(
@@ -87,7 +73,15 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     function!("trunc", [Date, Text], Date, trunc),
     function!("date_trunc", [Text, Instant, Text], Instant, date_trunc),
     function!("make_date", [Int, Int, Int], Date, make_date),
-    function!("unix_date", [Date], Int, |call| of_date(call, |days| days)),
+    Definition {
+        name: "unix_date",
+        params: Params::Custom(|given| match given {
+            [DataType::Date32 | DataType::Null] => Ok(vec![DataType::Date32]),
+            _ => plan_err!("DATATYPE_MISMATCH: unix_date takes a DATE"),
+        }),
+        returns: Returns::Of(Param::Int),
+        evaluate: |call| of_date(call, |days| days),
+    },
     function!("date_from_unix_date", [Int], Date, |call| Ok(call
         .typed::<Int32Array>(0)?
         .iter()
@@ -101,10 +95,18 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         call, 1000
     )),
     function!("unix_micros", [Instant], Long, |call| of_instant(call, 1)),
-    function!("timestamp_seconds", [Long], Instant, |call| to_instant(
-        call,
-        MICROS_PER_SECOND
-    )),
+    Definition {
+        name: "timestamp_seconds",
+        params: Params::Custom(|given| match given {
+            [DataType::Decimal128(_, scale)] if *scale <= 6 => Ok(given.to_vec()),
+            [DataType::Float32 | DataType::Float64] => Ok(vec![DataType::Float64]),
+            [DataType::Null | DataType::Utf8] => Ok(vec![DataType::Int64]),
+            [integer] if types::is_integer(integer) => Ok(vec![DataType::Int64]),
+            _ => plan_err!("DATATYPE_MISMATCH: timestamp_seconds takes a number of seconds"),
+        }),
+        returns: Returns::Of(Param::Instant),
+        evaluate: timestamp_seconds,
+    },
     function!("timestamp_millis", [Long], Instant, |call| to_instant(
         call, 1000
     )),
@@ -123,7 +125,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "unix_timestamp",
         params: Params::Custom(unix_timestamp_params),
-        returns: Returns::Long,
+        returns: Returns::Of(Param::Long),
         evaluate: unix_timestamp,
     },
     function!("from_unixtime", [Long, Text, Text], Text, from_unixtime),
@@ -205,6 +207,32 @@ fn to_instant(call: &Call, unit: i64) -> Result<ArrayRef> {
         },
     });
     instant_array(instants)
+}
+
+fn timestamp_seconds(call: &Call) -> Result<ArrayRef> {
+    let value = &call.args[0];
+    match value.data_type() {
+        DataType::Int64 => to_instant(call, MICROS_PER_SECOND),
+        DataType::Decimal128(_, scale) => {
+            let unit = 10_i128.pow((6 - *scale).max(0) as u32);
+            instant_array(decimals(value)?.iter().map(|value| match value {
+                None => Ok(None),
+                Some(value) => match value.checked_mul(unit).and_then(|v| i64::try_from(v).ok()) {
+                    Some(instant) => Ok(Some(instant)),
+                    None => exec_err!("ARITHMETIC_OVERFLOW: overflow in timestamp_seconds"),
+                },
+            }))
+        }
+        _ => {
+            let values = call.typed::<Float64Array>(0)?.iter();
+            let instants = values.map(|value| {
+                Ok(value
+                    .filter(|value| value.is_finite())
+                    .map(|value| (value * MICROS_PER_SECOND as f64) as i64))
+            });
+            instant_array(instants)
+        }
+    }
 }
 
 fn instant_array(instants: impl Iterator<Item = Result<Option<i64>>>) -> Result<ArrayRef> {
@@ -399,30 +427,44 @@ impl Patterns {
 fn date_format(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
     let instants = call.typed::<TimestampMicrosecondArray>(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = instants.iter().zip(texts.iter()).map(|pair| {
-        let (Some(instant), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let pattern = patterns.get(text)?;
+    let result = with_pattern(instants.iter(), call.text(1)?, |pattern, instant, _| {
         Ok(zone.to_local(instant).map(|local| pattern.format(local)))
     });
     Ok(result.collect::<Result<StringArray>>()?.into_ref())
 }
 
-fn to_date(call: &Call) -> Result<ArrayRef> {
-    let values = call.text(0)?;
-    let texts = call.text(1)?;
+/// Calls `convert` with each value and its pattern.
+fn with_pattern<V, R>(
+    values: impl Iterator<Item = Option<V>>,
+    texts: &StringArray,
+    convert: impl Fn(&Pattern, V, &str) -> Result<Option<R>>,
+) -> impl Iterator<Item = Result<Option<R>>> {
     let mut patterns = Patterns::default();
-    let result = values.iter().zip(texts.iter()).map(|pair| {
-        let (Some(value), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let local = read(patterns.get(text)?, value, text, "DATE")?;
-        Ok(i32::try_from(local.div_euclid(MICROS_PER_DAY)).ok())
-    });
-    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+    values.zip(texts.iter()).map(move |pair| match pair {
+        (Some(value), Some(text)) => convert(patterns.get(text)?, value, text),
+        _ => Ok(None),
+    })
+}
+
+/// The local times that texts (the first argument) say by patterns (the second); null where a text
+/// does not fit.
+pub(super) fn parsed_by_pattern(call: &Call) -> Result<Vec<Option<i64>>> {
+    with_pattern(call.text(0)?.iter(), call.text(1)?, |pattern, value, _| {
+        pattern.parse_value(value)
+    })
+    .collect()
+}
+
+fn to_date(call: &Call) -> Result<ArrayRef> {
+    let dates = with_pattern(
+        call.text(0)?.iter(),
+        call.text(1)?,
+        |pattern, value, text| {
+            let local = read(pattern, value, text, "DATE")?;
+            Ok(i32::try_from(local.div_euclid(MICROS_PER_DAY)).ok())
+        },
+    );
+    Ok(dates.collect::<Result<Date32Array>>()?.into_ref())
 }
 
 fn read(pattern: &Pattern, value: &str, text: &str, to: &str) -> Result<i64> {
@@ -436,16 +478,11 @@ fn read(pattern: &Pattern, value: &str, text: &str, to: &str) -> Result<i64> {
 
 fn to_timestamp(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
-    let values = call.text(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = values.iter().zip(texts.iter()).map(|pair| {
-        let (Some(value), Some(text)) = pair else {
-            return Ok(None);
-        };
-        Ok(zone.to_instant(read(patterns.get(text)?, value, text, "TIMESTAMP")?))
-    });
-    instant_array(result)
+    instant_array(with_pattern(
+        call.text(0)?.iter(),
+        call.text(1)?,
+        |pattern, value, text| Ok(zone.to_instant(read(pattern, value, text, "TIMESTAMP")?)),
+    ))
 }
 
 /// `(time, zone)` or `(text, pattern, zone)`.
@@ -462,9 +499,7 @@ fn unix_timestamp_params(given: &[DataType]) -> Result<Vec<DataType>> {
 
 fn unix_timestamp(call: &Call) -> Result<ArrayRef> {
     if let Ok(instants) = call.typed::<TimestampMicrosecondArray>(0) {
-        let seconds = instants
-            .iter()
-            .map(|i| i.map(|i| i.div_euclid(MICROS_PER_SECOND)));
+        let seconds = instants.iter().map(|i| i.map(|i| i / MICROS_PER_SECOND));
         return Ok(seconds.collect::<Int64Array>().into_ref());
     }
     let values = call.text(0)?;
@@ -492,13 +527,7 @@ fn unix_timestamp(call: &Call) -> Result<ArrayRef> {
 fn from_unixtime(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
     let seconds = call.typed::<Int64Array>(0)?;
-    let texts = call.text(1)?;
-    let mut patterns = Patterns::default();
-    let result = seconds.iter().zip(texts.iter()).map(|pair| {
-        let (Some(seconds), Some(text)) = pair else {
-            return Ok(None);
-        };
-        let pattern = patterns.get(text)?;
+    let result = with_pattern(seconds.iter(), call.text(1)?, |pattern, seconds, _| {
         let local = seconds
             .checked_mul(MICROS_PER_SECOND)
             .and_then(|instant| zone.to_local(instant));

@@ -89,7 +89,7 @@ fn evaluate(call: &Call, zeros: bool) -> Result<ArrayRef> {
     Ok(normalize(&call.args[0], zeros))
 }
 
-fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
+pub(super) fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
     match array.data_type() {
         DataType::Float32 => {
             let values: PrimitiveArray<Float32Type> =

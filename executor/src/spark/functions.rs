@@ -7,9 +7,10 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
-use super::scalar::Scalar;
+use super::scalar::{Param, Params, Scalar};
 use super::{
-    arithmetic, cast, clock, conditional, datetime, floats, hash, math, nested, regex, text,
+    arithmetic, array, bits, cast, clock, conditional, datetime, encode, floats, generate, hash,
+    interval, json, json_rows, map, math, nested, regex, stamp, text, words,
 };
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -22,6 +23,16 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         regex::FUNCTIONS,
         nested::FUNCTIONS,
         hash::FUNCTIONS,
+        generate::FUNCTIONS,
+        json::FUNCTIONS,
+        json_rows::FUNCTIONS,
+        interval::FUNCTIONS,
+        array::FUNCTIONS,
+        bits::FUNCTIONS,
+        encode::FUNCTIONS,
+        map::FUNCTIONS,
+        stamp::FUNCTIONS,
+        words::FUNCTIONS,
     ];
     let own = tables
         .into_iter()
@@ -33,6 +44,55 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         .map(|udf| (udf.name().to_string(), Arc::new(udf)))
         .collect()
 });
+
+/// The functions of DataFusion's Spark library that agree with Spark once their arguments have the
+/// types that are said here.
+const LIBRARY: &[(&str, Params)] = &[
+    (
+        "soundex",
+        Params::Fixed {
+            least: 1,
+            all: &[Param::Text],
+        },
+    ),
+    (
+        "luhn_check",
+        Params::Fixed {
+            least: 1,
+            all: &[Param::Text],
+        },
+    ),
+    (
+        "quote",
+        Params::Fixed {
+            least: 1,
+            all: &[Param::Text],
+        },
+    ),
+    (
+        "parse_url",
+        Params::Fixed {
+            least: 2,
+            all: &[Param::Text, Param::Text, Param::Text],
+        },
+    ),
+    (
+        "try_parse_url",
+        Params::Fixed {
+            least: 2,
+            all: &[Param::Text, Param::Text, Param::Text],
+        },
+    ),
+    ("format_string", Params::Custom(|given| Ok(given.to_vec()))),
+];
+
+/// What the arguments of a function of the library are converted to.
+pub(super) fn library_params(name: &str) -> Option<Params> {
+    LIBRARY
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, params)| *params)
+}
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = Arc<ScalarUDF>> {

@@ -11,14 +11,14 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::{Result, plan_err};
 
-use super::scalar::{Call, Definition, Params, Returns};
+use super::scalar::{Call, Definition, Param, Params, Returns};
 use super::types;
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "hash",
         params: Params::Custom(hashable),
-        returns: Returns::Int,
+        returns: Returns::Of(Param::Int),
         evaluate: |call| {
             let hashes = hashed(call, 42_u32, murmur3)?;
             Ok(Arc::new(
@@ -32,7 +32,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "xxhash64",
         params: Params::Custom(hashable),
-        returns: Returns::Long,
+        returns: Returns::Of(Param::Long),
         evaluate: |call| {
             let hashes = hashed(call, 42_u64, xxhash64)?;
             Ok(Arc::new(

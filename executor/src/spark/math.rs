@@ -6,8 +6,8 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray,
 };
 use datafusion::arrow::compute::cast as arrow_cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, i256};
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, i256};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 
 use super::arithmetic::one_number;
 use super::cast::{self, Exact, Failure, Target, divide_half_up, power_of_ten};
@@ -20,13 +20,13 @@ macro_rules! doubles {
         [$(Definition {
             name: $name,
             params: Params::Fixed { least: 1, all: &[Param::Double] },
-            returns: Returns::Double,
+            returns: Returns::Of(Param::Double),
             evaluate: |call| map_double(call, $convert),
         }),*]
     };
 }
 
-static DOUBLES: [Definition; 19] = doubles!(
+static DOUBLES: [Definition; 27] = doubles!(
     "sqrt" | x | Some(x.sqrt()),
     "cbrt" | x | Some(x.cbrt()),
     "exp" | x | Some(x.exp()),
@@ -50,19 +50,27 @@ static DOUBLES: [Definition; 19] = doubles!(
     "acos" | x | Some(x.acos()),
     "atan" | x | Some(x.atan()),
     "degrees" | x | Some(x * (180.0 / std::f64::consts::PI)),
-    "radians" | x | Some(x / 180.0 * std::f64::consts::PI),
+    "radians" | x | Some(x * 0.017453292519943295),
     "sinh" | x | Some(x.sinh()),
     "cosh" | x | Some(x.cosh()),
+    "tanh" | x | Some(x.tanh()),
+    "asinh" | x | Some(asinh(x)),
+    "acosh" | x | Some((x + (x * x - 1.0).sqrt()).ln()),
+    "atanh" | x | Some(0.5 * (x.ln_1p() - (-x).ln_1p())),
+    "cot" | x | Some(1.0 / x.tan()),
+    "csc" | x | Some(1.0 / x.sin()),
+    "sec" | x | Some(1.0 / x.cos()),
+    "rint" | x | Some(x.round_ties_even()),
 );
 
-static OTHERS: [Definition; 13] = [
+static OTHERS: [Definition; 16] = [
     Definition {
         name: "power",
         params: Params::Fixed {
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |x, y| Some(power(x, y))),
     },
     Definition {
@@ -71,7 +79,7 @@ static OTHERS: [Definition; 13] = [
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |y, x| Some((y + 0.0).atan2(x + 0.0))),
     },
     Definition {
@@ -80,13 +88,13 @@ static OTHERS: [Definition; 13] = [
             least: 1,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: log,
     },
     Definition {
         name: "pi",
         params: Params::Fixed { least: 0, all: &[] },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| {
             Ok(Arc::new(Float64Array::from(vec![
                 std::f64::consts::PI;
@@ -97,7 +105,7 @@ static OTHERS: [Definition; 13] = [
     Definition {
         name: "e",
         params: Params::Fixed { least: 0, all: &[] },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| {
             Ok(Arc::new(Float64Array::from(vec![
                 std::f64::consts::E;
@@ -135,7 +143,7 @@ static OTHERS: [Definition; 13] = [
             least: 1,
             all: &[Param::Double],
         },
-        returns: Returns::Boolean,
+        returns: Returns::Of(Param::Boolean),
         evaluate: is_nan,
     },
     Definition {
@@ -144,8 +152,42 @@ static OTHERS: [Definition; 13] = [
             least: 2,
             all: &[Param::Double, Param::Double],
         },
-        returns: Returns::Double,
+        returns: Returns::Of(Param::Double),
         evaluate: |call| map_doubles(call, |x, y| Some(if x.is_nan() { y } else { x })),
+    },
+    Definition {
+        name: "hypot",
+        params: Params::Fixed {
+            least: 2,
+            all: &[Param::Double, Param::Double],
+        },
+        returns: Returns::Of(Param::Double),
+        evaluate: |call| map_doubles(call, |x, y| Some(x.hypot(y))),
+    },
+    Definition {
+        name: "factorial",
+        params: Params::Fixed {
+            least: 1,
+            all: &[Param::Int],
+        },
+        returns: Returns::Of(Param::Long),
+        evaluate: |call| {
+            let values = call.args[0].as_primitive::<Int32Type>().iter();
+            let products = values.map(|value| match value? {
+                value @ 0..=20 => Some((1..=i64::from(value)).product()),
+                _ => None,
+            });
+            Ok(Arc::new(products.collect::<Int64Array>()))
+        },
+    },
+    Definition {
+        name: "width_bucket",
+        params: Params::Fixed {
+            least: 4,
+            all: &[Param::Double, Param::Double, Param::Double, Param::Long],
+        },
+        returns: Returns::Of(Param::Long),
+        evaluate: width_bucket,
     },
     Definition {
         name: "greatest",
@@ -164,6 +206,13 @@ static OTHERS: [Definition; 13] = [
 /// All functions of this module.
 pub(super) fn functions() -> impl Iterator<Item = &'static Definition> {
     DOUBLES.iter().chain(&OTHERS)
+}
+
+fn asinh(x: f64) -> f64 {
+    match x {
+        f64::NEG_INFINITY => x,
+        _ => (x + (x * x + 1.0).sqrt()).ln(),
+    }
 }
 
 fn map_double(call: &Call, convert: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
@@ -207,6 +256,39 @@ fn log(call: &Call) -> Result<ArrayRef> {
     })
 }
 
+fn width_bucket(call: &Call) -> Result<ArrayRef> {
+    let part = |index: usize| call.typed::<Float64Array>(index);
+    let (values, lows, highs) = (part(0)?, part(1)?, part(2)?);
+    let counts = call.typed::<Int64Array>(3)?;
+    let buckets = (0..call.rows).map(|row| {
+        if call.args.iter().any(|array| array.is_null(row)) {
+            return None;
+        }
+        let (value, count) = (values.value(row), counts.value(row));
+        let (low, high) = (lows.value(row), highs.value(row));
+        let defined = count > 0
+            && count < i64::MAX
+            && !value.is_nan()
+            && low != high
+            && low.is_finite()
+            && high.is_finite();
+        if !defined {
+            return None;
+        }
+        let (least, most) = (low.min(high), low.max(high));
+        let within = |distance: f64| (count as f64 * distance / (most - least)) as i64 + 1;
+        Some(match low < high {
+            true if value < least => 0,
+            true if value >= most => count + 1,
+            true => within(value - least),
+            false if value > most => 0,
+            false if value <= least => count + 1,
+            false => within(most - value),
+        })
+    });
+    Ok(Arc::new(buckets.collect::<Int64Array>()))
+}
+
 fn is_nan(call: &Call) -> Result<ArrayRef> {
     let values = call.typed::<Float64Array>(0)?;
     let tested = values
@@ -241,20 +323,16 @@ fn whole(call: &Call, up: bool) -> Result<ArrayRef> {
     Ok(match value.data_type() {
         DataType::Float64 => {
             let values = value.as_primitive::<Float64Type>();
-            // Java's conversion: NaN is 0, and what is beyond the range becomes its end.
+            // NaN is 0.
             let convert = |v: f64| {
-                if up {
-                    v.ceil() as i64
-                } else {
-                    v.floor() as i64
+                let whole = if up { v.ceil() } else { v.floor() };
+                match (-9.3e18..9.3e18).contains(&whole) || whole.is_nan() {
+                    true => Ok(whole as i64),
+                    false => exec_err!("ARITHMETIC_OVERFLOW: overflow: {v} is beyond BIGINT"),
                 }
             };
-            Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(convert))
-                    .collect::<Int64Array>(),
-            )
+            let whole = values.iter().map(|v| v.map(convert).transpose());
+            Arc::new(whole.collect::<Result<Int64Array>>()?)
         }
         DataType::Decimal128(_, scale) => {
             let DataType::Decimal128(precision, result_scale) = *call.return_type else {

@@ -7,28 +7,46 @@
 
 mod aggregate;
 mod arithmetic;
+mod array;
+mod bits;
+mod bounds;
 mod cast;
+mod cast_nested;
 mod clock;
 mod conditional;
 mod datetime;
+mod ddl;
+mod encode;
 mod exact_groups;
 mod extremes;
 mod floats;
 mod functions;
+mod generate;
 mod hash;
+mod interval;
+mod json;
+mod json_rows;
+mod lambda;
+mod map;
 mod math;
+mod moments;
 mod nested;
+mod order;
 mod pattern;
 mod regex;
+mod relations;
 mod rules;
 mod scalar;
 mod short;
+mod stamp;
 mod text;
 mod time;
 mod types;
+mod words;
 
 use std::sync::Arc;
 
+pub use bounds::ColumnBounds;
 use datafusion::common::config::{ConfigOptions, Dialect};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::FunctionRegistry;
@@ -66,7 +84,8 @@ pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// If the registry refuses a function.
 pub fn register(state: &mut SessionState) -> Result<()> {
     for udf in datafusion_spark::all_default_scalar_functions() {
-        if matches!(udf.name(), "sha2" | "sha1" | "crc32" | "hex" | "base64") {
+        let taken = matches!(udf.name(), "sha2" | "sha1" | "crc32" | "hex" | "base64");
+        if taken || functions::library_params(udf.name()).is_some() {
             state.register_udf(udf)?;
         }
     }
@@ -78,9 +97,15 @@ pub fn register(state: &mut SessionState) -> Result<()> {
     for udaf in aggregate::functions()
         .into_iter()
         .chain(extremes::functions())
+        .chain(order::functions())
+        .chain(moments::functions())
     {
         state.register_udaf(Arc::new(udaf))?;
     }
+    for function in lambda::functions() {
+        state.register_higher_order_function(function)?;
+    }
+    state.register_relation_planner(Arc::new(relations::Relations))?;
     for udf in functions::all() {
         state.register_udf(udf)?;
     }

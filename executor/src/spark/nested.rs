@@ -8,60 +8,65 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{interleave, take};
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 
-use super::scalar::{Call, Definition, Params, Returns};
-use super::types;
+use super::map;
+use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::types::{self, list_of};
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "spark_array",
         params: Params::Custom(elements),
-        returns: Returns::Custom(|given, _| Ok(list_of(given.first().unwrap_or(&DataType::Null)))),
+        returns: Returns::Custom(|given, _| {
+            Ok(list_of(elements(given)?.first().unwrap_or(&DataType::Null)))
+        }),
         evaluate: array,
     },
     Definition {
         name: "spark_get_item",
         params: Params::Custom(list_and_index),
-        returns: Returns::Custom(|given, _| element_type(given)),
+        returns: Returns::Custom(element_type),
         evaluate: |call| pick(call, Access::Item),
     },
     Definition {
         name: "spark_get",
         params: Params::Custom(list_and_index),
-        returns: Returns::Custom(|given, _| element_type(given)),
+        returns: Returns::Custom(element_type),
         evaluate: |call| pick(call, Access::ItemOrNull),
     },
     Definition {
         name: "element_at",
         params: Params::Custom(list_and_index),
-        returns: Returns::Custom(|given, _| element_type(given)),
+        returns: Returns::Custom(element_type),
         evaluate: |call| pick(call, Access::FromOne),
+    },
+    Definition {
+        name: "try_element_at",
+        params: Params::Custom(list_and_index),
+        returns: Returns::Custom(element_type),
+        evaluate: |call| pick(call, Access::FromOneOrNull),
     },
     Definition {
         name: "array_contains",
         params: Params::Custom(list_and_element),
-        returns: Returns::Boolean,
+        returns: Returns::Of(Param::Boolean),
         evaluate: array_contains,
     },
     Definition {
         name: "array_join",
         params: Params::Custom(join_params),
-        returns: Returns::Text,
+        returns: Returns::Of(Param::Text),
         evaluate: array_join,
     },
     Definition {
         name: "size",
         params: Params::Custom(size_params),
-        returns: Returns::Int,
+        returns: Returns::Of(Param::Int),
         evaluate: size,
     },
 ];
-
-fn list_of(element: &DataType) -> DataType {
-    DataType::List(Field::new_list_field(element.clone(), true).into())
-}
 
 /// All elements of one type.
 fn elements(given: &[DataType]) -> Result<Vec<DataType>> {
@@ -93,11 +98,37 @@ fn element<'a>(given: &'a [DataType], what: &str) -> Result<&'a DataType> {
     }
 }
 
-fn element_type(given: &[DataType]) -> Result<DataType> {
-    element(given, "an element").cloned()
+fn element_type(given: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+    match given.first() {
+        Some(map @ DataType::Map(..)) => match types::map_entry(map) {
+            Some((_, value)) => Ok(value),
+            None => plan_err!("a map without a value"),
+        },
+        Some(DataType::Struct(fields)) => {
+            let name = literals
+                .get(1)
+                .copied()
+                .flatten()
+                .and_then(|value| value.try_as_str().flatten());
+            match name.and_then(|name| fields.iter().find(|field| field.name() == name)) {
+                Some(field) => Ok(field.data_type().clone()),
+                None => plan_err!(
+                    "FIELD_NOT_FOUND: {} has no field {}",
+                    types::name(&given[0]),
+                    name.unwrap_or("of that name")
+                ),
+            }
+        }
+        _ => element(given, "an element").cloned(),
+    }
 }
 
 fn list_and_index(given: &[DataType]) -> Result<Vec<DataType>> {
+    match given.first() {
+        Some(DataType::Map(..)) => return map::map_and_key(given),
+        Some(DataType::Struct(_)) => return Ok(given.to_vec()),
+        _ => {}
+    }
     element(given, "an element")?;
     match given {
         [
@@ -111,6 +142,7 @@ fn list_and_index(given: &[DataType]) -> Result<Vec<DataType>> {
 fn list_and_element(given: &[DataType]) -> Result<Vec<DataType>> {
     let wanted = element(given, "array_contains")?;
     match given {
+        [_, value] if wanted == &DataType::Null => Ok(vec![list_of(value), value.clone()]),
         [list, value] => match types::common(wanted, value) {
             Some(common) if types::is_atomic(&common) && &common == wanted => {
                 Ok(vec![list.clone(), common])
@@ -129,14 +161,21 @@ fn list_and_element(given: &[DataType]) -> Result<Vec<DataType>> {
 }
 
 fn join_params(given: &[DataType]) -> Result<Vec<DataType>> {
-    if element(given, "array_join")? != &DataType::Utf8 {
+    if !types::is_atomic(element(given, "array_join")?) {
         return plan_err!("DATATYPE_MISMATCH: array_join takes an array of STRING");
     }
     let texts = given.iter().skip(1).map(|_| DataType::Utf8);
-    Ok(given.iter().take(1).cloned().chain(texts).collect())
+    Ok(std::iter::once(list_of(&DataType::Utf8))
+        .chain(texts)
+        .collect())
 }
 
 fn size_params(given: &[DataType]) -> Result<Vec<DataType>> {
+    match given {
+        [DataType::Map(..)] => return Ok(given.to_vec()),
+        [DataType::Null] => return Ok(vec![list_of(&DataType::Null)]),
+        _ => {}
+    }
     element(given, "size")?;
     Ok(given.to_vec())
 }
@@ -169,9 +208,27 @@ enum Access {
     Item,
     ItemOrNull,
     FromOne,
+    FromOneOrNull,
 }
 
 fn pick(call: &Call, access: Access) -> Result<ArrayRef> {
+    if matches!(call.args[0].data_type(), DataType::Map(..)) {
+        return map::value_of(call);
+    }
+    if let Some(structs) = call.args[0].as_struct_opt() {
+        let name = call.text(1)?;
+        let found = match name.is_empty() {
+            false => structs.column_by_name(name.value(0)),
+            true => None,
+        };
+        return match found {
+            Some(column) => {
+                let set = (0..structs.len()).map(|row| structs.is_valid(row).then_some(row as u64));
+                Ok(take(column, &set.collect::<UInt64Array>(), None)?)
+            }
+            None => Ok(new_null_array(call.return_type, call.rows)),
+        };
+    }
     let lists = call.typed::<ListArray>(0)?;
     let indices = call.typed::<Int32Array>(1)?;
     let picks = (0..call.rows).map(|row| {
@@ -185,17 +242,17 @@ fn pick(call: &Call, access: Access) -> Result<ArrayRef> {
         let index = i64::from(indices.value(row));
         let from_zero = match access {
             Access::Item | Access::ItemOrNull => index,
-            Access::FromOne if index == 0 => {
+            Access::FromOne | Access::FromOneOrNull if index == 0 => {
                 return exec_err!("INVALID_INDEX_OF_ZERO: element_at counts from 1");
             }
-            Access::FromOne if index < 0 => length + index,
-            Access::FromOne => index - 1,
+            Access::FromOne | Access::FromOneOrNull if index < 0 => length + index,
+            Access::FromOne | Access::FromOneOrNull => index - 1,
         };
         if (0..length).contains(&from_zero) {
             return Ok(Some((start + from_zero) as u64));
         }
         match access {
-            Access::ItemOrNull => Ok(None),
+            Access::ItemOrNull | Access::FromOneOrNull => Ok(None),
             _ => exec_err!(
                 "INVALID_ARRAY_INDEX: the index {index} is outside an array of {length} elements"
             ),
@@ -253,6 +310,10 @@ fn array_join(call: &Call) -> Result<ArrayRef> {
 }
 
 fn size(call: &Call) -> Result<ArrayRef> {
+    if let Some(maps) = call.args[0].as_map_opt() {
+        let sizes = (0..call.rows).map(|row| maps.is_valid(row).then(|| maps.value_length(row)));
+        return Ok(Arc::new(sizes.collect::<Int32Array>()));
+    }
     let lists = call.typed::<ListArray>(0)?;
     let sizes = (0..call.rows).map(|row| lists.is_valid(row).then(|| lists.value_length(row)));
     Ok(Arc::new(sizes.collect::<Int32Array>()))

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int32Array, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use regex::Regex;
 
 use super::scalar::{Call, Definition, Param, Params, Returns};
 use super::text;
+use super::types::list_of;
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
@@ -18,7 +19,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 2,
             all: &[Param::Text, Param::Text],
         },
-        returns: Returns::Boolean,
+        returns: Returns::Of(Param::Boolean),
         evaluate: rlike,
     },
     Definition {
@@ -27,7 +28,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 2,
             all: &[Param::Text, Param::Text],
         },
-        returns: Returns::Int,
+        returns: Returns::Of(Param::Int),
         evaluate: regexp_count,
     },
     Definition {
@@ -36,7 +37,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 2,
             all: &[Param::Text, Param::Text, Param::Int],
         },
-        returns: Returns::Text,
+        returns: Returns::Of(Param::Text),
         evaluate: regexp_extract,
     },
     Definition {
@@ -45,7 +46,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 3,
             all: &[Param::Text, Param::Text, Param::Text],
         },
-        returns: Returns::Text,
+        returns: Returns::Of(Param::Text),
         evaluate: regexp_replace,
     },
     Definition {
@@ -54,12 +55,35 @@ pub(super) static FUNCTIONS: &[Definition] = &[
             least: 2,
             all: &[Param::Text, Param::Text, Param::Int],
         },
-        returns: Returns::Custom(|_, _| {
-            Ok(DataType::List(
-                Field::new_list_field(DataType::Utf8, true).into(),
-            ))
-        }),
-        evaluate: split,
+        returns: Returns::Custom(|_, _| Ok(list_of(&DataType::Utf8))),
+        evaluate: split_call,
+    },
+    Definition {
+        name: "regexp_extract_all",
+        params: Params::Fixed {
+            least: 2,
+            all: &[Param::Text, Param::Text, Param::Int],
+        },
+        returns: Returns::Custom(|_, _| Ok(list_of(&DataType::Utf8))),
+        evaluate: regexp_extract_all,
+    },
+    Definition {
+        name: "regexp_substr",
+        params: Params::Fixed {
+            least: 2,
+            all: &[Param::Text, Param::Text],
+        },
+        returns: Returns::Of(Param::Text),
+        evaluate: regexp_substr,
+    },
+    Definition {
+        name: "regexp_instr",
+        params: Params::Fixed {
+            least: 2,
+            all: &[Param::Text, Param::Text],
+        },
+        returns: Returns::Of(Param::Int),
+        evaluate: regexp_instr,
     },
 ];
 
@@ -289,7 +313,65 @@ fn translate_replacement(replacement: &str, groups: usize) -> Result<String> {
     Ok(result)
 }
 
-fn split(call: &Call) -> Result<ArrayRef> {
+fn regexp_extract_all(call: &Call) -> Result<ArrayRef> {
+    let (texts, patterns) = (call.text(0)?, call.text(1)?);
+    let mut known = Patterns::default();
+    let rows = texts.iter().zip(patterns.iter()).enumerate().map(|(row, pair)| {
+        let (Some(text), Some(pattern)) = pair else { return Ok(None) };
+        let Some(group) = number(call, 2, row, 1)? else { return Ok(None) };
+        let regex = known.get(pattern, text)?;
+        let groups = regex.captures_len() as i32 - 1;
+        if !(0..=groups).contains(&group) {
+            return exec_err!("INVALID_PARAMETER_VALUE: the pattern '{pattern}' has {groups} groups, not {group}");
+        }
+        let found = regex.captures_iter(text).map(|found| {
+            found
+                .get(group as usize)
+                .map_or("", |found| found.as_str())
+                .to_string()
+        });
+        Ok(Some(found.collect()))
+    });
+    text::lists(rows)
+}
+
+fn regexp_substr(call: &Call) -> Result<ArrayRef> {
+    let (texts, patterns) = (call.text(0)?, call.text(1)?);
+    let mut known = Patterns::default();
+    let rows = texts.iter().zip(patterns.iter()).map(|pair| match pair {
+        (Some(text), Some(pattern)) => {
+            let found = known.get(pattern, text)?.find(text);
+            // An empty match counts as none.
+            Ok(found
+                .map(|found| found.as_str())
+                .filter(|found| !found.is_empty()))
+        }
+        _ => Ok(None),
+    });
+    Ok(Arc::new(rows.collect::<Result<StringArray>>()?))
+}
+
+fn regexp_instr(call: &Call) -> Result<ArrayRef> {
+    let (texts, patterns) = (call.text(0)?, call.text(1)?);
+    let mut known = Patterns::default();
+    let rows = texts.iter().zip(patterns.iter()).map(|pair| match pair {
+        (Some(text), Some(pattern)) => {
+            let found = known.get(pattern, text)?.find(text);
+            Ok(Some(found.map_or(0, |found| {
+                text[..found.start()].encode_utf16().count() as i32 + 1
+            })))
+        }
+        _ => Ok(None),
+    });
+    Ok(Arc::new(rows.collect::<Result<Int32Array>>()?))
+}
+
+/// A text in pieces between what a pattern matches.
+pub(super) fn split(text: &str, pattern: &str, limit: i32) -> Result<Vec<String>> {
+    Ok(pieces(Patterns::default().get(pattern, text)?, text, limit))
+}
+
+fn split_call(call: &Call) -> Result<ArrayRef> {
     let (texts, patterns) = (call.text(0)?, call.text(1)?);
     let mut known = Patterns::default();
     let rows = texts

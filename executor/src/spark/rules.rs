@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::{cast, floats, functions, types};
+use super::{cast, floats, functions, interval, types};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -353,6 +353,27 @@ impl Meaning<'_> {
         let name = func.name().to_string();
         match name.as_str() {
             "spark_cast" | "spark_try_cast" => return self.explicit_cast(&name, args),
+            "spark_add" | "spark_subtract" | "spark_multiply" | "spark_divide"
+                if args.len() >= 2
+                    && let Some(found) = self.interval_operation(&name, &args)? =>
+            {
+                return Ok(found);
+            }
+            "negative" if args.len() == 1 && interval::is_interval(&self.type_of(&args[0])?) => {
+                let args = vec![args.remove(0), lit(-1_i64), lit(1_i64)];
+                return Ok(functions::call("spark_interval_times", args));
+            }
+            "year" | "month" | "day" | "hour" | "minute" | "spark_seconds"
+                if !args.is_empty() && interval::is_interval(&self.type_of(&args[0])?) =>
+            {
+                let unit = if name == "spark_seconds" {
+                    "second"
+                } else {
+                    &name
+                };
+                let args = vec![args.remove(0), lit(unit)];
+                return Ok(functions::call("spark_interval_part", args));
+            }
             _ if !args.is_empty() && functions::find(&name).is_some() => {
                 let given = args
                     .iter()
@@ -365,7 +386,28 @@ impl Meaning<'_> {
                     .map(|(arg, wanted)| self.cast(arg, wanted))
                     .collect::<Result<_>>()?;
             }
-            "md5" | "sha1" | "sha2" | "crc32" | "base64" | "hex" => self.bytes(&name, &args)?,
+            _ if functions::library_params(&name).is_some() => {
+                let given = args
+                    .iter()
+                    .map(|arg| self.type_of(arg))
+                    .collect::<Result<Vec<_>>>()?;
+                if let Some(params) = functions::library_params(&name) {
+                    let wanted = params.coerce(&name, &given)?;
+                    args = args
+                        .into_iter()
+                        .zip(&wanted)
+                        .map(|(arg, wanted)| self.cast(arg, wanted))
+                        .collect::<Result<_>>()?;
+                }
+            }
+            "md5" | "sha1" | "sha2" | "crc32" | "base64" | "hex" => {
+                if let Some(first) = args.first_mut()
+                    && self.type_of(first)? == DataType::Null
+                {
+                    *first = self.cast(first.clone(), &DataType::Utf8)?;
+                }
+                self.bytes(&name, &args)?;
+            }
             _ => {}
         }
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
@@ -384,6 +426,32 @@ impl Meaning<'_> {
                 types::name(&other)
             ),
         }
+    }
+
+    /// Arithmetic over times and intervals.
+    fn interval_operation(&self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+        let symbol = match name {
+            "spark_add" => "+",
+            "spark_subtract" => "-",
+            "spark_multiply" => "*",
+            _ => "/",
+        };
+        let (left, right) = (self.type_of(&args[0])?, self.type_of(&args[1])?);
+        let Some(plan) = interval::operation(symbol, &left, &right) else {
+            return Ok(None);
+        };
+        let (one, other) = match plan.swapped {
+            true => (args[1].clone(), args[0].clone()),
+            false => (args[0].clone(), args[1].clone()),
+        };
+        let sign = if plan.inverse { -1_i64 } else { 1_i64 };
+        let args = vec![
+            self.cast(one, &plan.operands[0])?,
+            self.cast(other, &plan.operands[1])?,
+            lit(sign),
+            lit(self.zone),
+        ];
+        Ok(Some(functions::call(plan.function, args)))
     }
 
     fn explicit_cast(&self, name: &str, mut args: Vec<Expr>) -> Result<Expr> {
@@ -424,13 +492,28 @@ impl Meaning<'_> {
     }
 
     fn aggregate_args(&self, name: &str, distinct: bool, args: Vec<Expr>) -> Result<Vec<Expr>> {
-        let compared = distinct || matches!(name, "max_by" | "min_by");
+        let compared = distinct || matches!(name, "max_by" | "min_by" | "mode" | "collect_set");
         args.into_iter()
             .enumerate()
             .map(|(index, arg)| match name {
                 "min" | "max" => floats::canonical_nan(arg, self.schema),
-                "sum" | "avg" | "stddev" | "stddev_pop" | "var_pop" | "var_samp" | "var"
-                | "percentile" | "median"
+                "sum"
+                | "avg"
+                | "stddev"
+                | "stddev_pop"
+                | "var_pop"
+                | "var_samp"
+                | "var"
+                | "percentile"
+                | "spark_percentile_disc"
+                | "median"
+                | "try_sum"
+                | "try_avg"
+                | "corr"
+                | "covar_pop"
+                | "covar_samp"
+                | "skewness"
+                | "kurtosis"
                     if self.type_of(&arg)? == DataType::Utf8 =>
                 {
                     self.cast(arg, &DataType::Float64)

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::types;
+use super::{interval, types};
 
 /// What an argument may be, and what it is converted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub(super) enum Param {
     Text,
     Date,
     Instant,
+    LocalTime,
     Int,
     Long,
     Double,
@@ -44,15 +45,26 @@ pub(super) enum Params {
 /// How the type of the result follows from those of the (converted) arguments.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Returns {
-    Text,
-    Date,
-    Instant,
-    Int,
-    Long,
-    Double,
-    Boolean,
+    /// This type; with [`Param::Any`] that of the first argument.
+    Of(Param),
     Custom(fn(&[DataType], &[Option<&ScalarValue>]) -> Result<DataType>),
 }
+
+/// A table entry whose parameters are all there, or of which the last ones may be left out.
+macro_rules! function {
+    ($name:literal, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
+        function!($name, [$(Param::$param),*].len(), [$($param),*], $returns, $evaluate)
+    };
+    ($name:literal, $least:expr, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
+        Definition {
+            name: $name,
+            params: Params::Fixed { least: $least, all: &[$(Param::$param),*] },
+            returns: Returns::Of(Param::$returns),
+            evaluate: $evaluate,
+        }
+    };
+}
+pub(super) use function;
 
 /// One call over a batch.
 pub(super) struct Call<'a> {
@@ -158,6 +170,8 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
+        // Asked before the arguments are converted, too; types that do not fit are told of then.
+        let types = self.coerce_types(&types).unwrap_or(types);
         let data_type = self
             .definition
             .returns
@@ -202,29 +216,37 @@ impl ScalarUDFImpl for Scalar {
 
 impl Returns {
     fn resolve(self, types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
-        Ok(match self {
-            Self::Text => DataType::Utf8,
-            Self::Date => DataType::Date32,
-            Self::Instant => types::instant(),
-            Self::Int => DataType::Int32,
-            Self::Long => DataType::Int64,
-            Self::Double => DataType::Float64,
-            Self::Boolean => DataType::Boolean,
-            Self::Custom(decide) => return decide(types, literals),
-        })
+        match self {
+            Self::Of(param) => Ok(param
+                .data_type()
+                .or_else(|| types.first().cloned())
+                .unwrap_or(DataType::Null)),
+            Self::Custom(decide) => decide(types, literals),
+        }
     }
 }
 
 impl Params {
-    fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    pub(super) fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         let expected = |index: usize| match self {
             Self::Fixed { all, .. } => all.get(index).copied(),
             Self::Custom(_) => None,
         };
+        // Fields of intervals are taken by functions of their own, once the types are known.
+        let of_interval = matches!(
+            function,
+            "year" | "month" | "day" | "hour" | "minute" | "spark_seconds" | "negative"
+        );
+        if of_interval && given.first().is_some_and(interval::is_interval) {
+            return Ok(given.to_vec());
+        }
         match self {
             Self::Custom(decide) => return decide(given),
             Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
-                return plan_err!("wrong number of arguments for {function}: {}", given.len());
+                return plan_err!(
+                    "WRONG_NUM_ARGS: wrong number of arguments for {function}: {}",
+                    given.len()
+                );
             }
             _ => {}
         }
@@ -240,25 +262,33 @@ impl Params {
 }
 
 impl Param {
-    fn coerce(self, function: &str, index: usize, given: &DataType) -> Result<DataType> {
-        let target = match self {
+    /// The type; `None` if any will do.
+    fn data_type(self) -> Option<DataType> {
+        Some(match self {
             Self::Text => DataType::Utf8,
             Self::Date => DataType::Date32,
             Self::Instant => types::instant(),
+            Self::LocalTime => types::local_time(),
             Self::Int => DataType::Int32,
             Self::Long => DataType::Int64,
             Self::Double => DataType::Float64,
             Self::Boolean => DataType::Boolean,
             Self::Binary => DataType::Binary,
-            Self::Any => return Ok(types::plain_text(given)),
-        };
+            Self::Any => return None,
+        })
+    }
+
+    fn coerce(self, function: &str, index: usize, given: &DataType) -> Result<DataType> {
         let given = types::plain_text(given);
+        let Some(target) = self.data_type() else {
+            return Ok(given);
+        };
         let fits = given == target
             || given == DataType::Null
             || (given == DataType::Utf8 && self != Self::Binary)
             || match self {
                 Self::Text => types::is_atomic(&given),
-                Self::Date | Self::Instant => types::is_time(&given),
+                Self::Date | Self::Instant | Self::LocalTime => types::is_time(&given),
                 Self::Int => matches!(given, DataType::Int8 | DataType::Int16),
                 Self::Long => matches!(given, DataType::Int8 | DataType::Int16 | DataType::Int32),
                 Self::Double => types::is_number(&given),

@@ -9,30 +9,25 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::array;
+use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::types;
-
-macro_rules! function {
-    ($name:literal, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
-        function!($name, [$(Param::$param),*].len(), [$($param),*], $returns, $evaluate)
-    };
-    ($name:literal, $least:expr, [$($param:ident),*], $returns:ident, $evaluate:expr) => {
-        Definition {
-            name: $name,
-            params: Params::Fixed { least: $least, all: &[$(Param::$param),*] },
-            returns: Returns::$returns,
-            evaluate: $evaluate,
-        }
-    };
-}
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     function!("upper", [Text], Text, |call| map(call, str::to_uppercase)),
     function!("lower", [Text], Text, |call| map(call, str::to_lowercase)),
-    function!("reverse", [Text], Text, |call| map(call, |text| text
-        .chars()
-        .rev()
-        .collect())),
+    Definition {
+        name: "reverse",
+        params: Params::Custom(|given| match given {
+            [DataType::List(_)] => Ok(given.to_vec()),
+            _ => all_text(given),
+        }),
+        returns: Returns::Of(Param::Any),
+        evaluate: |call| match call.args[0].data_type() {
+            DataType::List(_) => array::reverse(call),
+            _ => map(call, |text| text.chars().rev().collect()),
+        },
+    },
     function!("initcap", [Text], Text, |call| map(call, initcap)),
     function!("btrim", 1, [Text, Text], Text, |call| trim(
         call, true, true
@@ -46,7 +41,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     Definition {
         name: "length",
         params: Params::Custom(text_or_bytes),
-        returns: Returns::Int,
+        returns: Returns::Of(Param::Int),
         evaluate: length,
     },
     function!("octet_length", [Text], Int, |call| count(
@@ -92,14 +87,26 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     )),
     Definition {
         name: "concat",
-        params: Params::Custom(all_text),
-        returns: Returns::Text,
+        params: Params::Custom(|given| match given {
+            lists if lists.iter().any(|t| matches!(t, DataType::List(_))) => {
+                array::like_lists(given)
+            }
+            [bytes, ..]
+                if given
+                    .iter()
+                    .all(|t| types::plain_text(t) == DataType::Binary) =>
+            {
+                Ok(vec![types::plain_text(bytes); given.len()])
+            }
+            _ => all_text(given),
+        }),
+        returns: Returns::Custom(|given, _| Ok(given.first().cloned().unwrap_or(DataType::Utf8))),
         evaluate: concat,
     },
     Definition {
         name: "concat_ws",
         params: Params::Custom(concat_ws_params),
-        returns: Returns::Text,
+        returns: Returns::Of(Param::Text),
         evaluate: concat_ws,
     },
     function!("replace", 2, [Text, Text, Text], Text, |call| texts(
@@ -274,7 +281,10 @@ fn initcap(text: &str) -> String {
     let mut at_start = true;
     for character in text.chars() {
         if at_start {
-            result.extend(character.to_uppercase());
+            // A letter that becomes two ones stands for a word that begins with a small second one.
+            let mut upper = character.to_uppercase();
+            result.extend(upper.next());
+            result.extend(upper.flat_map(char::to_lowercase));
         } else {
             result.extend(character.to_lowercase());
         }
@@ -357,10 +367,27 @@ fn substring(text: &str, position: i64, length: i64) -> String {
 }
 
 fn concat(call: &Call) -> Result<ArrayRef> {
-    if call.args.is_empty() {
-        return Ok(Arc::new(StringArray::from(vec![""; call.rows])));
+    match call.args.first().map(|first| first.data_type()) {
+        None => return Ok(Arc::new(StringArray::from(vec![""; call.rows]))),
+        Some(DataType::List(_)) => return array::concat(call),
+        Some(DataType::Binary) => return concat_bytes(call),
+        Some(_) => {}
     }
     texts(call, |args| args.concat())
+}
+
+fn concat_bytes(call: &Call) -> Result<ArrayRef> {
+    let arrays = (0..call.args.len())
+        .map(|index| call.typed::<BinaryArray>(index))
+        .collect::<Result<Vec<_>>>()?;
+    let rows = (0..call.rows).map(|row| {
+        let parts = arrays
+            .iter()
+            .map(|array| array.is_valid(row).then(|| array.value(row)))
+            .collect::<Option<Vec<&[u8]>>>()?;
+        Some(parts.concat())
+    });
+    Ok(Arc::new(rows.collect::<BinaryArray>()))
 }
 
 fn concat_ws(call: &Call) -> Result<ArrayRef> {

@@ -57,7 +57,7 @@ impl Zone {
             Self::Fixed(offset) => offset,
             Self::Region(tz) => {
                 let seconds = local.div_euclid(MICROS_PER_SECOND);
-                match tz.offset_from_local_datetime(&naive(seconds)?) {
+                match tz.offset_from_local_datetime(&naive(known_year(seconds))?) {
                     chrono::LocalResult::Single(offset) => offset.fix().local_minus_utc(),
                     chrono::LocalResult::Ambiguous(one, other) => one
                         .fix()
@@ -74,11 +74,38 @@ impl Zone {
         match self {
             Self::Fixed(offset) => Some(offset),
             Self::Region(tz) => Some(
-                tz.offset_from_utc_datetime(&naive(seconds)?)
+                tz.offset_from_utc_datetime(&naive(known_year(seconds))?)
                     .fix()
                     .local_minus_utc(),
             ),
         }
+    }
+}
+
+/// The first year whose changes of the clock are not listed.
+const FIRST_UNKNOWN_YEAR: i64 = 2100;
+
+/// A time of a far year in a year like it whose changes of the clock are listed: the rules of the
+/// last listed years hold for ever.
+fn known_year(seconds: i64) -> i64 {
+    let days = seconds.div_euclid(SECONDS_PER_DAY);
+    let (year, ..) = civil(days);
+    if year < FIRST_UNKNOWN_YEAR {
+        return seconds;
+    }
+    let shape = |year: i64| {
+        let first = from_civil(year, 1, 1)?;
+        Some((first, first.rem_euclid(7), days_in_month(year, 2)))
+    };
+    let Some((first, weekday, february)) = shape(year) else {
+        return seconds;
+    };
+    let alike = (FIRST_UNKNOWN_YEAR - 28..FIRST_UNKNOWN_YEAR)
+        .filter_map(shape)
+        .find(|(_, other, days)| (*other, *days) == (weekday, february));
+    match alike {
+        Some((known, ..)) => seconds - (first - known) * SECONDS_PER_DAY,
+        None => seconds,
     }
 }
 

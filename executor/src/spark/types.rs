@@ -1,6 +1,6 @@
 //! Spark's types on top of Arrow's: their names, and which type two unlike values meet in.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
 
 /// The greatest precision of a decimal.
 pub(super) const MAX_PRECISION: u8 = 38;
@@ -24,6 +24,34 @@ pub(super) fn plain_text(data_type: &DataType) -> DataType {
         DataType::Timestamp(_, None) => local_time(),
         DataType::Dictionary(_, value) => plain_text(value),
         other => other.clone(),
+    }
+}
+
+/// ARRAY of a type.
+pub(super) fn list_of(element: &DataType) -> DataType {
+    DataType::List(Field::new_list_field(element.clone(), true).into())
+}
+
+/// MAP of two types.
+pub(super) fn map_of(key: &DataType, value: &DataType) -> DataType {
+    let fields = vec![
+        Field::new("key", key.clone(), false),
+        Field::new("value", value.clone(), true),
+    ];
+    let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+    DataType::Map(entries.into(), false)
+}
+
+/// The types of a map's keys and values.
+pub(super) fn map_entry(map: &DataType) -> Option<(DataType, DataType)> {
+    let DataType::Map(entries, _) = map else {
+        return None;
+    };
+    match entries.data_type() {
+        DataType::Struct(fields) if fields.len() == 2 => {
+            Some((fields[0].data_type().clone(), fields[1].data_type().clone()))
+        }
+        _ => None,
     }
 }
 
@@ -80,13 +108,24 @@ pub(super) fn name(data_type: &DataType) -> String {
                 .collect();
             format!("STRUCT<{}>", fields.join(", "))
         }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("MAP<{}, {}>", name(&key), name(&value)),
+            None => data_type.to_string(),
+        },
         DataType::Null => "VOID".into(),
+        DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
+        DataType::Interval(_) => "INTERVAL YEAR TO MONTH".into(),
         other => other.to_string(),
     }
 }
 
-/// The scalar type of a simple name such as `decimal(10,2)`.
+/// The type of a simple name such as `decimal(10,2)` or `array<int>`.
 pub(super) fn parse(name: &str) -> Option<DataType> {
+    super::ddl::parse_type(name)
+}
+
+/// The type that one word names.
+pub(super) fn scalar(name: &str) -> Option<DataType> {
     Some(match name {
         "tinyint" => DataType::Int8,
         "smallint" => DataType::Int16,
@@ -100,17 +139,50 @@ pub(super) fn parse(name: &str) -> Option<DataType> {
         "date" => DataType::Date32,
         "timestamp" => instant(),
         "timestamp_ntz" => local_time(),
-        _ => {
-            let inner = name.strip_prefix("decimal(")?.strip_suffix(')')?;
-            let (precision, scale) = inner.split_once(',')?;
-            DataType::Decimal128(precision.trim().parse().ok()?, scale.trim().parse().ok()?)
-        }
+        "void" => DataType::Null,
+        _ => return None,
     })
 }
 
-/// The simple name that `parse` reads.
+/// The name that `typeof` gives.
+pub(super) fn simple_string(data_type: &DataType) -> String {
+    match data_type {
+        DataType::List(field) => format!("array<{}>", simple_string(field.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| format!("{}:{}", field.name(), simple_string(field.data_type())))
+                .collect();
+            format!("struct<{}>", fields.join(","))
+        }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("map<{},{}>", simple_string(&key), simple_string(&value)),
+            None => data_type.to_string(),
+        },
+        other => name(other).to_lowercase(),
+    }
+}
+
+/// The same with the names of fields quoted, as `parse` reads it.
 pub(super) fn simple_name(data_type: &DataType) -> String {
-    name(data_type).to_lowercase()
+    match data_type {
+        DataType::List(field) => format!("array<{}>", simple_name(field.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|field| {
+                    let name = field.name().replace('`', "``");
+                    format!("`{name}`:{}", simple_name(field.data_type()))
+                })
+                .collect();
+            format!("struct<{}>", fields.join(","))
+        }
+        DataType::Map(..) => match map_entry(data_type) {
+            Some((key, value)) => format!("map<{},{}>", simple_name(&key), simple_name(&value)),
+            None => data_type.to_string(),
+        },
+        other => name(other).to_lowercase(),
+    }
 }
 
 /// The decimal that holds every value of an integer type.
@@ -187,6 +259,31 @@ pub(super) fn common(left: &DataType, right: &DataType) -> Option<DataType> {
     let (left, right) = (plain_text(left), plain_text(right));
     if let Some(found) = wider(&left, &right) {
         return Some(found);
+    }
+    match (&left, &right) {
+        (DataType::List(one), DataType::List(other)) => {
+            return Some(list_of(&common(one.data_type(), other.data_type())?));
+        }
+        (DataType::Map(..), DataType::Map(..)) => {
+            let (one, other) = (map_entry(&left)?, map_entry(&right)?);
+            return Some(map_of(
+                &common(&one.0, &other.0)?,
+                &common(&one.1, &other.1)?,
+            ));
+        }
+        (DataType::Struct(one), DataType::Struct(other)) if one.len() == other.len() => {
+            let fields: Option<Vec<Field>> = one
+                .iter()
+                .zip(other)
+                .map(|(one, other)| {
+                    let data_type = common(one.data_type(), other.data_type())?;
+                    let same = one.name() == other.name();
+                    same.then(|| Field::new(one.name(), data_type, true))
+                })
+                .collect();
+            return Some(DataType::Struct(fields?.into()));
+        }
+        _ => {}
     }
     match (&left, &right) {
         (DataType::Utf8, other) | (other, DataType::Utf8) => match other {

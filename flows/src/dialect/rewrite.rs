@@ -5,17 +5,19 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, OrderByExpr,
-    OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, TableWithJoins, VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowSpec,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
+    LimitClause, OrderByExpr, OrderByKind, PivotValueSource, Query, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, Value, VisitorMut,
+    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec,
 };
 use sqlparser::tokenizer::Span;
 
 use super::{DialectFault, literal, naming};
 
+mod collection;
 mod expression;
 mod function;
+mod generator;
 mod interval;
 
 /// Rewrites what it visits and gathers what it has to refuse.
@@ -92,7 +94,6 @@ impl Rewriter {
             (!select.cluster_by.is_empty(), "CLUSTER BY in a query"),
             (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
             (!select.sort_by.is_empty(), "SORT BY"),
-            (!select.lateral_views.is_empty(), "LATERAL VIEW"),
             (select.value_table_mode.is_some(), "SELECT AS STRUCT"),
             (
                 matches!(select.distinct, Some(Distinct::On(_))),
@@ -104,13 +105,7 @@ impl Rewriter {
                 self.refuse(name, span, None);
             }
         }
-        let modifiers = match &select.group_by {
-            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
-        };
-        if !modifiers.is_empty() {
-            let help = "write GROUP BY ROLLUP (...), CUBE (...) or GROUPING SETS (...)";
-            self.refuse("GROUP BY ... WITH", span, Some(help));
-        }
+        self.group_by_with(select, span);
         for from in &mut select.from {
             self.joins(from, span);
         }
@@ -138,6 +133,25 @@ impl Rewriter {
                 self.refuse("USING in a RIGHT or FULL join", span, Some(help));
             }
         }
+    }
+
+    /// `GROUP BY a, b WITH ROLLUP` and `WITH CUBE`.
+    fn group_by_with(&mut self, select: &mut Select, span: Span) {
+        let (exprs, modifiers) = match &mut select.group_by {
+            GroupByExpr::All(modifiers) if modifiers.is_empty() => return,
+            GroupByExpr::Expressions(exprs, modifiers) => (exprs, modifiers),
+            GroupByExpr::All(_) => return self.refuse("GROUP BY ALL WITH", span, None),
+        };
+        let sets = |exprs: &mut Vec<Expr>| -> Vec<Vec<Expr>> {
+            std::mem::take(exprs).into_iter().map(|e| vec![e]).collect()
+        };
+        match modifiers.as_slice() {
+            [] => return,
+            [GroupByWithModifier::Rollup] => *exprs = vec![Expr::Rollup(sets(exprs))],
+            [GroupByWithModifier::Cube] => *exprs = vec![Expr::Cube(sets(exprs))],
+            _ => return self.refuse("GROUP BY ... WITH", span, None),
+        }
+        modifiers.clear();
     }
 
     fn name_columns(&mut self, select: &mut Select) {
@@ -180,7 +194,6 @@ impl Rewriter {
             end_bound,
         }) = &mut window.window_frame
         {
-            let mut bounded = false;
             for bound in [Some(start_bound), end_bound.as_mut()]
                 .into_iter()
                 .flatten()
@@ -189,15 +202,32 @@ impl Rewriter {
                 | WindowFrameBound::Following(Some(width)) = bound
                 {
                     literal::untype(width);
-                    bounded = true;
                 }
             }
-            if bounded && *units == WindowFrameUnits::Range {
-                self.refuse("a RANGE frame with a distance", span, Some("use ROWS"));
-            } else if *units == WindowFrameUnits::Groups {
+            if *units == WindowFrameUnits::Groups {
                 self.refuse("a GROUPS frame", span, Some("use ROWS"));
             }
         }
+    }
+}
+
+/// How many columns a query's SELECT list has; `None` if it has a `*`.
+fn ordinals(body: &SetExpr) -> Option<usize> {
+    match body {
+        SetExpr::Select(select) => {
+            let plain = |item: &SelectItem| {
+                !matches!(
+                    item,
+                    SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+                )
+            };
+            let all_plain = select.projection.iter().all(plain);
+            all_plain.then_some(select.projection.len())
+        }
+        SetExpr::SetOperation { left, .. } => ordinals(left),
+        SetExpr::Query(query) => ordinals(&query.body),
+        SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
+        _ => None,
     }
 }
 
@@ -242,7 +272,21 @@ impl VisitorMut for Rewriter {
                         spark_null_order(order);
                     }
                 }
-                OrderByKind::All(_) => self.refuse("ORDER BY ALL", query.body.span(), None),
+                OrderByKind::All(options) => match ordinals(&query.body) {
+                    Some(count) => {
+                        let orders = (1..=count).map(|position| {
+                            let mut order = OrderByExpr {
+                                expr: Expr::value(Value::Number(position.to_string(), false)),
+                                options: *options,
+                                with_fill: None,
+                            };
+                            spark_null_order(&mut order);
+                            order
+                        });
+                        order_by.kind = OrderByKind::Expressions(orders.collect());
+                    }
+                    None => self.refuse("ORDER BY ALL with *", query.body.span(), None),
+                },
             }
         }
         match &mut query.limit_clause {
@@ -270,6 +314,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.generators(select);
         self.select_clauses(select);
         self.name_columns(select);
         ControlFlow::Continue(())
@@ -285,6 +330,11 @@ impl VisitorMut for Rewriter {
                 self.window(window, span);
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.pivots(factor);
         ControlFlow::Continue(())
     }
 
@@ -312,10 +362,11 @@ impl VisitorMut for Rewriter {
                 sample: Some(_), ..
             } => self.refuse("TABLESAMPLE", span, None),
             TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => {}
-            TableFactor::Pivot { .. } => {
-                self.refuse("PIVOT", span, Some("use CASE within aggregates"))
-            }
-            TableFactor::Unpivot { .. } => self.refuse("UNPIVOT", span, Some("use UNION ALL")),
+            TableFactor::Pivot {
+                value_source: PivotValueSource::Subquery(_),
+                ..
+            } => self.refuse("PIVOT without a list of values", span, None),
+            TableFactor::Pivot { .. } => {}
             _ => self.refuse("this kind of table expression", span, None),
         }
         ControlFlow::Continue(())

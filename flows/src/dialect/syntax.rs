@@ -1,4 +1,5 @@
-//! Spark's lexical rules and the operators that sqlparser's Databricks dialect leaves out.
+//! Spark's lexical rules and the operators that sqlparser's Databricks dialect leaves out. The one
+//! dialect for everything that is parsed: statements, queries and expressions.
 
 use std::any::TypeId;
 
@@ -104,6 +105,38 @@ impl Dialect for SparkDialect {
     }
 
     fn supports_select_item_multi_column_alias(&self) -> bool {
+        true
+    }
+
+    fn supports_long_type_as_bigint(&self) -> bool {
+        true
+    }
+
+    fn supports_from_first_select(&self) -> bool {
+        true
+    }
+
+    fn supports_map_literal_with_angle_brackets(&self) -> bool {
+        true
+    }
+
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
+    fn supports_window_clause_named_window_reference(&self) -> bool {
+        true
+    }
+
+    fn supports_window_function_null_treatment_arg(&self) -> bool {
+        true
+    }
+
+    fn allow_extract_custom(&self) -> bool {
         true
     }
 

@@ -9,9 +9,9 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token};
 
 use crate::definition::{ExprText, QueryText};
+use crate::dialect::SparkDialect;
 use crate::fault::Fault;
 use crate::sql::cursor::{Cursor, LETTER_HELP, is_foreign_letter, quote};
-use crate::sql::dialect::PipelineDialect;
 use crate::sql::lexer::Lexeme;
 use crate::sql::nearest::nearest;
 use crate::sql::rewrite::{rewrite, starts_query};
@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
                 word.value = word.value.to_lowercase();
             }
         }
-        let mut parser = Parser::new(&PipelineDialect)
+        let mut parser = Parser::new(&SparkDialect)
             .with_recursion_limit(DEEPEST_NESTING)
             .with_tokens_with_locations(tokens);
         parse(&mut parser).map_err(|error| self.parser_fault(&error, start, end))
@@ -222,7 +222,7 @@ impl<'a> Cursor<'a> {
     ) -> Result<(T, usize), Fault> {
         let lexemes = self.lexemes.get(start..end).unwrap_or_default();
         let rewritten = rewrite(self.source, lexemes)?;
-        let mut parser = Parser::new(&PipelineDialect)
+        let mut parser = Parser::new(&SparkDialect)
             .with_recursion_limit(DEEPEST_NESTING)
             .with_tokens_with_locations(rewritten.tokens);
         let parsed = parse(&mut parser).map_err(|error| self.parser_fault(&error, start, end))?;

@@ -3,8 +3,8 @@
 
 use sqlparser::tokenizer::{Location, Span, Token, Tokenizer};
 
+use crate::dialect::SparkDialect;
 use crate::fault::Fault;
-use crate::sql::dialect::PipelineDialect;
 use crate::sql::expansion::Expansion;
 
 /// A token and where it stands in the expanded text.
@@ -56,7 +56,7 @@ pub(crate) fn lex(source: &Expansion) -> Lexed {
     loop {
         let base = walker.at;
         let mut tokens = Vec::new();
-        let outcome = Tokenizer::new(&PipelineDialect, walker.rest.as_str())
+        let outcome = Tokenizer::new(&SparkDialect, walker.rest.as_str())
             .tokenize_with_location_into_buf(&mut tokens);
         for token in tokens {
             let span = Span::new(shift(token.span.start, base), shift(token.span.end, base));

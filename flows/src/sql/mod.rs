@@ -10,7 +10,6 @@
 
 mod cdc;
 mod cursor;
-mod dialect;
 mod embedded;
 mod expansion;
 mod flow;
@@ -27,7 +26,6 @@ use std::collections::BTreeMap;
 
 use sqlparser::tokenizer::{Span, Token};
 
-pub use dialect::PipelineDialect;
 pub use expansion::Expansion;
 pub use relation::{Origin, STREAM_FUNCTION, Stream, files_of, stream_of};
 

@@ -1,6 +1,7 @@
 //! `CREATE ... TABLE`, `CREATE MATERIALIZED VIEW` and `CREATE VIEW`, behind the word that says
 //! which: column lists, constraints and table clauses.
 
+use crate::refresh::POLICY_PROPERTY;
 use sqlparser::tokenizer::Token;
 
 use crate::definition::{
@@ -21,25 +22,25 @@ pub(crate) enum CreatedTable {
 }
 
 /// Words that may stand behind a table's name and columns.
-const CLAUSE_WORDS: [&str; 9] = [
+const CLAUSE_WORDS: [&str; 10] = [
     "USING",
     "PARTITIONED",
     "CLUSTER",
     "COMMENT",
     "TBLPROPERTIES",
     "SCHEDULE",
+    "REFRESH",
     "FLOW",
     "AS",
     "TRIGGER",
 ];
 
 /// Table clauses that are known but not built here: words, name in the message.
-const REFUSED_CLAUSES: [(&[&str], &str); 9] = [
+const REFUSED_CLAUSES: [(&[&str], &str); 8] = [
     (&["LOCATION"], "LOCATION"),
     (&["WITH", "ROW", "FILTER"], "WITH ROW FILTER"),
     (&["ROW", "FILTER"], "ROW FILTER"),
     (&["DEFAULT", "COLLATION"], "DEFAULT COLLATION"),
-    (&["REFRESH", "POLICY"], "REFRESH POLICY"),
     (&["TRIGGER", "ON"], "TRIGGER ON UPDATE"),
     (&["OPTIONS"], "OPTIONS"),
     (&["STORED"], "STORED AS"),
@@ -60,6 +61,20 @@ struct Clauses {
     comment: Option<String>,
     properties: Option<Vec<(String, String)>>,
     schedule: Option<Place>,
+    refresh_policy: Option<String>,
+}
+
+/// The properties of a table; its refresh policy is one of them.
+fn with_policy(
+    properties: Option<Vec<(String, String)>>,
+    policy: Option<String>,
+) -> Vec<(String, String)> {
+    let mut properties = properties.unwrap_or_default();
+    if let Some(policy) = policy {
+        properties.retain(|(k, _)| !k.eq_ignore_ascii_case(POLICY_PROPERTY));
+        properties.push((POLICY_PROPERTY.into(), policy));
+    }
+    properties
 }
 
 impl Cursor<'_> {
@@ -89,7 +104,7 @@ impl Cursor<'_> {
                 .unwrap_or_default(),
             cluster_by: clauses.cluster_by.map(|(cluster_by, _)| cluster_by),
             comment: clauses.comment,
-            properties: clauses.properties.unwrap_or_default(),
+            properties: with_policy(clauses.properties, clauses.refresh_policy),
         };
         Ok(Statement::Table {
             table: Box::new(table),
@@ -445,6 +460,10 @@ impl Cursor<'_> {
                 let twice = clauses.properties.is_some();
                 refuse_second(twice, "TBLPROPERTIES", self.place_since(start))?;
                 clauses.properties = Some(self.properties()?);
+            } else if self.take(&["REFRESH", "POLICY"]) {
+                let twice = clauses.refresh_policy.is_some();
+                refuse_second(twice, "REFRESH POLICY", self.place_since(start))?;
+                clauses.refresh_policy = Some(self.refresh_policy()?.into());
             } else if self.take(&["SCHEDULE"]) {
                 refuse_second(
                     clauses.schedule.is_some(),
@@ -458,6 +477,20 @@ impl Cursor<'_> {
                 check_partitioning(&clauses)?;
                 return Ok(clauses);
             }
+        }
+    }
+
+    fn refresh_policy(&mut self) -> Result<&'static str, Fault> {
+        if self.take(&["AUTO"]) {
+            Ok("auto")
+        } else if self.take(&["FULL"]) {
+            Ok("full")
+        } else if self.take(&["INCREMENTAL", "STRICT"]) {
+            Ok("incremental_strict")
+        } else if self.take(&["INCREMENTAL"]) {
+            Ok("incremental")
+        } else {
+            Err(self.unexpected("AUTO, INCREMENTAL, INCREMENTAL STRICT or FULL", &[]))
         }
     }
 

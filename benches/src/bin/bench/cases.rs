@@ -16,10 +16,10 @@ use crate::measure::{self, Sample};
 use crate::report::{Measurement, Target};
 use crate::synthetic;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// The last day of all lakes, which is also the updates' clock.
-const END: NaiveDate = match NaiveDate::from_ymd_opt(2026, 11, 29) {
+pub const END: NaiveDate = match NaiveDate::from_ymd_opt(2026, 11, 29) {
     Some(day) => day,
     None => NaiveDate::MIN,
 };
@@ -28,7 +28,7 @@ const END: NaiveDate = match NaiveDate::from_ymd_opt(2026, 11, 29) {
 const WINDOW_START: &str = "2026-11-23";
 
 /// Earlier than every row.
-const EVERYTHING: &str = "2015-01-01";
+pub const EVERYTHING: &str = "2015-01-01";
 
 /// Files of the source and of the target in `nothing`.
 const NOTHING_FILES: u64 = 1_000;
@@ -40,14 +40,14 @@ l_extendedprice AS price, \
 CAST(l_extendedprice * (1 - l_discount) AS DECIMAL(18, 4)) AS net_price, \
 l_shipmode AS ship_mode, l_comment AS note FROM {table} WHERE l_returnflag <> 'R'";
 
-const DAILY: &str = "\
+pub const DAILY: &str = "\
 SELECT l_shipdate AS ship_date, l_shipmode AS ship_mode, COUNT(*) AS line_count, \
 SUM(l_quantity) AS quantity, \
 SUM(CAST(l_extendedprice * (1 - l_discount) AS DECIMAL(18, 4))) AS net_price \
 FROM {table} {where} GROUP BY l_shipdate, l_shipmode";
 
-const LINEITEM: &str = "samples.tpch.lineitem";
-const EVENTS: &str = "samples.synthetic.events";
+pub const LINEITEM: &str = "samples.tpch.lineitem";
+pub const EVENTS: &str = "samples.synthetic.events";
 
 /// What all measurements share.
 pub struct Bench {
@@ -61,9 +61,9 @@ pub struct Bench {
 }
 
 /// A flow over a lineitem table, with all of its history in the target.
-struct History {
-    pipeline: PathBuf,
-    storage: PathBuf,
+pub struct History {
+    pub pipeline: PathBuf,
+    pub storage: PathBuf,
 }
 
 impl Bench {
@@ -72,7 +72,17 @@ impl Bench {
     /// # Errors
     /// If the name is unknown, a process fails, or the two sides wrote different numbers of rows.
     pub async fn run(&self, name: Option<&str>) -> Outcome<Vec<Measurement>> {
-        let all = ["window", "nothing", "planning", "years"];
+        let all = [
+            "window",
+            "nothing",
+            "planning",
+            "years",
+            "incremental",
+            "update100",
+            "noop20",
+            "growth",
+            "choice",
+        ];
         if let Some(name) = name.filter(|name| !all.contains(name)) {
             return Err(format!("there is no `{name}`, only {}", all.join(", ")).into());
         }
@@ -91,7 +101,12 @@ impl Bench {
                     measurements.push(self.planning(10_000, 300, None).await?);
                     measurements.push(self.planning(100_000, 2_000, Some(500 << 20)).await?);
                 }
-                _ => measurements.push(self.years().await?),
+                "years" => measurements.push(self.years().await?),
+                "incremental" => measurements.push(self.incremental().await?),
+                "update100" => measurements.push(self.update100().await?),
+                "noop20" => measurements.push(self.noop20().await?),
+                "growth" => measurements.extend(self.growth().await?),
+                _ => measurements.extend(self.choice().await?),
             }
         }
         Ok(measurements)
@@ -270,7 +285,7 @@ impl Bench {
 
     /// Runs both sides in turn, each first in every second round, after one round that does not
     /// count.
-    fn in_turn(
+    pub fn in_turn(
         &self,
         windrow: impl Fn(&Path) -> Outcome<Sample>,
         baseline: impl Fn(&Path) -> Outcome<Sample>,
@@ -299,18 +314,20 @@ impl Bench {
     }
 
     /// `windrow run` on a copy of the history.
-    fn update(&self, history: &History, work: &Path, more: &[&str]) -> Outcome<Sample> {
+    pub fn update(&self, history: &History, work: &Path, more: &[&str]) -> Outcome<Sample> {
         let storage = work.join("storage");
         link_tree(&history.storage, &storage)?;
         let mut command = self.command("run", &history.pipeline, &storage);
         let mut sample = measure::run(command.args(more))?;
-        sample.rows = report(&sample)?
-            .pointer("/metrics/num_output_rows")
-            .and_then(Value::as_u64);
+        let report = report(&sample)?;
+        let figure = |name: &str| report.pointer(&format!("/metrics/{name}"))?.as_u64();
+        sample.rows = figure("num_output_rows");
+        sample.bytes_read = figure("bytes_scanned");
+        sample.files_removed = figure("num_files_removed");
         Ok(sample)
     }
 
-    fn baseline(&self, work: &Path, task: &Value) -> Outcome<Sample> {
+    pub fn baseline(&self, work: &Path, task: &Value) -> Outcome<Sample> {
         let file = work.join("task.json");
         fs::write(&file, task.to_string())?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -319,7 +336,7 @@ impl Bench {
         Ok(sample)
     }
 
-    fn command(&self, verb: &str, pipeline: &Path, storage: &Path) -> Command {
+    pub fn command(&self, verb: &str, pipeline: &Path, storage: &Path) -> Command {
         let mut command = Command::new(&self.windrow);
         command
             .arg(verb)
@@ -332,7 +349,7 @@ impl Bench {
     }
 
     /// The sample lake of a scale factor, made once.
-    async fn lake(&self, scale: f64) -> Outcome<PathBuf> {
+    pub async fn lake(&self, scale: f64) -> Outcome<PathBuf> {
         let home = self.cache.join(format!("lake-{scale}"));
         let lake = home.join("lake");
         if !is_complete(&home) {
@@ -381,7 +398,7 @@ impl Bench {
     }
 }
 
-fn events_query() -> String {
+pub fn events_query() -> String {
     format!("SELECT day, id, amount, note FROM {EVENTS}")
 }
 
@@ -395,7 +412,7 @@ fn plain(sql: &str, condition: &str) -> String {
     }
 }
 
-fn flow(query: &str, window: &str, partition_by: &[&str]) -> String {
+pub fn flow(query: &str, window: &str, partition_by: &[&str]) -> String {
     let partitions = match partition_by {
         [] => String::new(),
         columns => format!("PARTITIONED BY ({})\n", columns.join(", ")),
@@ -406,7 +423,7 @@ fn flow(query: &str, window: &str, partition_by: &[&str]) -> String {
     )
 }
 
-fn write_pipeline(folder: &Path, lake: &Path, sql: &str) -> Outcome<()> {
+pub fn write_pipeline(folder: &Path, lake: &Path, sql: &str) -> Outcome<()> {
     fs::create_dir_all(folder)?;
     let lake = Value::from(lake.to_string_lossy());
     fs::write(
@@ -419,7 +436,7 @@ fn write_pipeline(folder: &Path, lake: &Path, sql: &str) -> Outcome<()> {
     Ok(fs::write(folder.join("flow.sql"), sql)?)
 }
 
-fn lineitem(lake: &Path) -> PathBuf {
+pub fn lineitem(lake: &Path) -> PathBuf {
     lake.join(SCHEMA).join(Table::Lineitem.name())
 }
 
@@ -427,15 +444,15 @@ fn marker(home: &Path) -> PathBuf {
     home.join("complete")
 }
 
-fn is_complete(home: &Path) -> bool {
+pub fn is_complete(home: &Path) -> bool {
     marker(home).exists()
 }
 
-fn complete(home: &Path) -> Outcome<()> {
+pub fn complete(home: &Path) -> Outcome<()> {
     Ok(fs::write(marker(home), "")?)
 }
 
-fn start_anew(folders: &[&Path]) -> Outcome<()> {
+pub fn start_anew(folders: &[&Path]) -> Outcome<()> {
     for folder in folders {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
@@ -446,7 +463,7 @@ fn start_anew(folders: &[&Path]) -> Outcome<()> {
 }
 
 /// A copy of a folder that shares its files: no table changes a file that is there.
-fn link_tree(from: &Path, to: &Path) -> Outcome<()> {
+pub fn link_tree(from: &Path, to: &Path) -> Outcome<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -461,7 +478,7 @@ fn link_tree(from: &Path, to: &Path) -> Outcome<()> {
 }
 
 /// The report of the only flow.
-fn report(sample: &Sample) -> Outcome<Value> {
+pub fn report(sample: &Sample) -> Outcome<Value> {
     let report: Value = serde_json::from_str(&sample.stdout)?;
     match report.pointer("/flows/0") {
         Some(flow) => Ok(flow.clone()),
@@ -469,7 +486,7 @@ fn report(sample: &Sample) -> Outcome<Value> {
     }
 }
 
-fn expect(sample: &Sample, key: &str, value: &Value) -> Outcome<()> {
+pub fn expect(sample: &Sample, key: &str, value: &Value) -> Outcome<()> {
     let report = report(sample)?;
     if report[key] == *value {
         Ok(())

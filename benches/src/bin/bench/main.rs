@@ -6,6 +6,7 @@
 mod baseline;
 mod cases;
 mod measure;
+mod refresh;
 mod report;
 mod synthetic;
 
@@ -16,7 +17,8 @@ use std::process::ExitCode;
 use cases::Bench;
 
 const USAGE: &str = "\
-usage: bench [window|nothing|planning|years] [--scale N] [--repeat N] [--windrow PATH] [--cache DIR]";
+usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice] [--scale N] [--repeat N] \
+[--windrow PATH] [--cache DIR]";
 
 /// Windrow's allocator, so that the baseline has the same.
 #[global_allocator]

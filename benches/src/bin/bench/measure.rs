@@ -20,6 +20,10 @@ pub struct Sample {
     pub stdout: String,
     /// Rows written, where the caller found out.
     pub rows: Option<u64>,
+    /// Bytes of the sources' files that were read, likewise.
+    pub bytes_read: Option<u64>,
+    /// Files that went from the target, likewise.
+    pub files_removed: Option<u64>,
 }
 
 /// Runs `command` to its end.
@@ -57,6 +61,8 @@ pub fn run(command: &mut Command) -> io::Result<Sample> {
             peak_bytes,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             rows: None,
+            bytes_read: None,
+            files_removed: None,
         })
     } else {
         Err(io::Error::other(format!(

@@ -18,6 +18,10 @@ pub struct Target {
     /// Bytes above the baseline's peak.
     pub extra_peak: Option<u64>,
     pub peak: Option<u64>,
+    /// Times the bytes that the baseline reads.
+    pub bytes_ratio: Option<f64>,
+    /// Files that may go from the target.
+    pub files_removed: Option<u64>,
 }
 
 /// Windrow and its baseline, run in turn.
@@ -73,6 +77,22 @@ impl Measurement {
                 windrow.peak <= most,
             ));
         }
+        let (ours, theirs) = (&self.windrow, &self.baseline);
+        if let Some(most) = self.target.bytes_ratio {
+            let (read, all) = (
+                middle(ours, |s| s.bytes_read),
+                middle(theirs, |s| s.bytes_read),
+            );
+            let share = read as f64 / all.max(1) as f64;
+            bounds.push((
+                format!("{:.1} of {:.0} % of the bytes", share * 100.0, most * 100.0),
+                share <= most,
+            ));
+        }
+        if let Some(most) = self.target.files_removed {
+            let gone = middle(ours, |s| s.files_removed);
+            bounds.push((format!("{gone} of {most} files rewritten"), gone <= most));
+        }
         bounds
     }
 
@@ -91,6 +111,10 @@ impl Measurement {
             "windrow": side(&self.windrow), "baseline": side(&self.baseline),
             "ratio": (self.ratio() * 1000.0).round() / 1000.0, "targets": bounds})
     }
+}
+
+fn middle(samples: &[Sample], figure: impl Fn(&Sample) -> Option<u64>) -> u64 {
+    median(samples.iter().filter_map(figure)).unwrap_or(u64::MAX)
 }
 
 fn ms(duration: Duration) -> f64 {

@@ -88,14 +88,50 @@ fn add(path: &str, size: u64, rows: u64, day: NaiveDate, first_id: u64) -> Value
 /// # Errors
 /// If a file can't be written.
 pub async fn write_source(folder: &Path, end: NaiveDate, days: u64) -> Result<(), Box<dyn Error>> {
+    write_source_of(folder, end, days, SOURCE_ROWS).await
+}
+
+/// As [`write_source`], with so many rows in each file.
+///
+/// # Errors
+/// If a file can't be written.
+pub async fn write_source_of(
+    folder: &Path,
+    end: NaiveDate,
+    days: u64,
+    rows: u64,
+) -> Result<(), Box<dyn Error>> {
     create(folder, &json!({}))?;
     let mut adds = Vec::new();
     for number in 0..days {
         let day = end - Days::new(days - 1 - number);
-        adds.push(write_day(folder, day, number)?);
+        adds.push(write_day(folder, day, number, rows)?);
     }
     append(folder, 1, &adds)?;
     checkpoint(folder, 1).await
+}
+
+/// Appends a file of so many rows to each of the last days, all in one commit.
+///
+/// # Errors
+/// If a file can't be written.
+pub fn append_days(
+    folder: &Path,
+    version: usize,
+    end: NaiveDate,
+    days: u64,
+    rows: u64,
+) -> Result<(), Box<dyn Error>> {
+    let mut adds = Vec::new();
+    for back in 0..days {
+        adds.push(write_day(
+            folder,
+            end - Days::new(back),
+            2_000_000 + back,
+            rows,
+        )?);
+    }
+    append(folder, version, &adds)
 }
 
 /// Adds another file of the last day to a source of [`write_source`], as version 2.
@@ -103,13 +139,19 @@ pub async fn write_source(folder: &Path, end: NaiveDate, days: u64) -> Result<()
 /// # Errors
 /// If a file can't be written.
 pub fn change_source(folder: &Path, end: NaiveDate) -> Result<(), Box<dyn Error>> {
-    let add = write_day(folder, end, 1_000_000)?;
+    let add = write_day(folder, end, 1_000_000, SOURCE_ROWS)?;
     append(folder, 2, &[add])
 }
 
-fn write_day(folder: &Path, day: NaiveDate, number: u64) -> Result<Value, Box<dyn Error>> {
-    let ids: Vec<i64> = (0..SOURCE_ROWS)
-        .map(|row| (number * SOURCE_ROWS + row) as i64)
+fn write_day(
+    folder: &Path,
+    day: NaiveDate,
+    number: u64,
+    rows_in_file: u64,
+) -> Result<Value, Box<dyn Error>> {
+    let first_id = number * rows_in_file;
+    let ids: Vec<i64> = (first_id..first_id + rows_in_file)
+        .map(|id| id as i64)
         .collect();
     let rows = ids.len();
     let columns: [(&str, ArrayRef); 4] = [
@@ -130,7 +172,7 @@ fn write_day(folder: &Path, day: NaiveDate, number: u64) -> Result<Value, Box<dy
         (
             "note",
             Arc::new(StringArray::from_iter_values(
-                (0..rows).map(|row| format!("note {row:02}")),
+                (0..rows).map(|row| format!("note {:02}", row % 100)),
             )),
         ),
     ];
@@ -141,7 +183,7 @@ fn write_day(folder: &Path, day: NaiveDate, number: u64) -> Result<Value, Box<dy
     writer.write(&batch)?;
     writer.close()?;
     let size = fs::metadata(folder.join(&name))?.len();
-    Ok(add(&name, size, SOURCE_ROWS, day, number * SOURCE_ROWS))
+    Ok(add(&name, size, rows_in_file, day, first_id))
 }
 
 /// Writes a target's log of `files` files that are not there, days before `before`, and a checkpoint.
@@ -154,7 +196,27 @@ pub async fn write_target(
     before: NaiveDate,
     files: usize,
 ) -> Result<(), Box<dyn Error>> {
-    create(folder, &json!({"windrow.pipeline": pipeline}))?;
+    write_log(
+        folder,
+        &json!({"windrow.pipeline": pipeline}),
+        before,
+        files,
+    )
+    .await
+}
+
+/// Writes the log of a table of `files` files that are not there, days before `before`, and a
+/// checkpoint.
+///
+/// # Errors
+/// If a file can't be written.
+pub async fn write_log(
+    folder: &Path,
+    properties: &Value,
+    before: NaiveDate,
+    files: usize,
+) -> Result<(), Box<dyn Error>> {
+    create(folder, properties)?;
     let numbers: Vec<u64> = (0..files as u64).collect();
     let mut version = 0;
     for chunk in numbers.chunks(FILES_PER_COMMIT) {

@@ -74,7 +74,7 @@ struct Player {
 impl Player {
     async fn step(&mut self, step: &Step) -> Outcome {
         match step.verb.as_str() {
-            "run" | "plan" | "validate" | "vacuum" => self.call(step).await,
+            "run" | "plan" | "validate" | "vacuum" | "verify" => self.call(step).await,
             "rows" | "query" | "same" | "columns" | "details" | "absent" | "commits"
             | "history" | "unchanged" | "live" | "event" | "sound" => {
                 self.comparisons += 1;
@@ -272,7 +272,8 @@ impl Player {
         let before = self.lake().objects(STORAGE).await?;
         self.before = self.lake().versions(STORAGE).await?;
         let mut options = arguments(&step.rest.replace("{dir}", &self.pipeline.dir()));
-        if !options.iter().any(|o| o == "--now") && step.verb != "vacuum" {
+        let has_clock = !matches!(step.verb.as_str(), "vacuum" | "verify");
+        if !options.iter().any(|o| o == "--now") && has_clock {
             options.extend(["--now".into(), self.now.clone()]);
         }
         let options: Vec<&str> = options.iter().map(String::as_str).collect();

@@ -1,9 +1,9 @@
 //! Operators, casts, literals and the other expressions that are no function calls.
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Spanned,
-    TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
+    ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    Spanned, TimezoneInfo, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
 use sqlparser::tokenizer::Span;
 
@@ -100,6 +100,11 @@ impl Rewriter {
                     *expr = call(&ident.value.to_lowercase(), vec![]);
                 }
             }
+            Expr::Interval(found) => {
+                if let Some(parts) = interval::parts(found) {
+                    *expr = interval::literal_of(parts);
+                }
+            }
             Expr::UnaryOp {
                 op: UnaryOperator::Minus,
                 expr: inner,
@@ -121,6 +126,17 @@ impl Rewriter {
                 let operator = op.clone();
                 if let Some(found) = self.add_interval(left, &operator, right) {
                     *expr = found;
+                }
+            }
+            Expr::InList {
+                expr: value,
+                list,
+                negated,
+            } => {
+                if let Expr::Tuple(left) = value.as_ref()
+                    && let Some(found) = row_in_list(left, list)
+                {
+                    *expr = negate(Expr::Nested(Box::new(found)), *negated);
                 }
             }
             Expr::Case {
@@ -207,6 +223,7 @@ impl Rewriter {
             },
             Expr::BinaryOp { .. } => self.binary(expr, span),
             Expr::UnaryOp { op, expr: inner } => match op {
+                UnaryOperator::BitwiseNot => *expr = call("spark_bit_not", vec![take(inner)]),
                 UnaryOperator::Minus => *expr = call("negative", vec![take(inner)]),
                 UnaryOperator::Plus => *expr = take(inner),
                 UnaryOperator::BangNot => *op = UnaryOperator::Not,
@@ -247,11 +264,10 @@ impl Rewriter {
                 let found = call("rlike", vec![take(text), take(pattern)]);
                 *expr = negate(found, *negated);
             }
-            Expr::Like { any, .. } | Expr::ILike { any, .. } => {
-                if *any {
-                    self.refuse("LIKE ANY", span, Some("write the patterns with OR"));
-                }
+            Expr::Like { any: true, .. } | Expr::ILike { any: true, .. } => {
+                self.like_any(expr, span);
             }
+            Expr::Like { .. } | Expr::ILike { .. } => {}
             Expr::Extract {
                 field, expr: inner, ..
             } => {
@@ -325,9 +341,16 @@ impl Rewriter {
                 *expr = self.named_struct(values);
             }
             Expr::Function(_) => self.rewrite_function(expr),
-            Expr::Interval(_) => {
-                let help = "add a constant interval to a date or timestamp";
-                self.refuse("an interval in this place", span, Some(help));
+            Expr::Interval(_) => self.refuse("this form of an interval", span, None),
+            Expr::Overlay {
+                expr: text,
+                overlay_what,
+                overlay_from,
+                overlay_for,
+            } => {
+                let mut args = vec![take(text), take(overlay_what), take(overlay_from)];
+                args.extend(overlay_for.as_mut().map(|length| take(length)));
+                *expr = call("overlay", args);
             }
             Expr::Identifier(_)
             | Expr::CompoundIdentifier(_)
@@ -354,8 +377,20 @@ impl Rewriter {
             | Expr::Named { .. }
             | Expr::Wildcard(_)
             | Expr::QualifiedWildcard(..) => {}
-            Expr::Tuple(_) => self.refuse("a row of several values", span, None),
-            Expr::Lambda(_) => self.refuse("a lambda function", span, None),
+            // A row of values is a struct; IN and comparisons take it apart before they come here.
+            Expr::Tuple(values) => {
+                let values = std::mem::take(values);
+                *expr = self.named_struct(values);
+            }
+            // Where a lambda may stand is looked at with the function it is an argument of.
+            Expr::Lambda(_) => {}
+            Expr::Map(map) => {
+                let entries = std::mem::take(&mut map.entries);
+                let args = entries
+                    .into_iter()
+                    .flat_map(|entry| [*entry.key, *entry.value]);
+                *expr = call("spark_map", args.collect());
+            }
             Expr::AtTimeZone { .. } => {
                 self.refuse(
                     "AT TIME ZONE",
@@ -384,6 +419,8 @@ impl Rewriter {
                 return;
             }
             BinaryOperator::Regexp => "rlike",
+            BinaryOperator::PGBitwiseShiftLeft => "shiftleft",
+            BinaryOperator::PGBitwiseShiftRight => "shiftright",
             BinaryOperator::Gt
             | BinaryOperator::Lt
             | BinaryOperator::GtEq
@@ -402,7 +439,9 @@ impl Rewriter {
             }
         };
         *expr = match name {
-            "concat" | "rlike" => call(name, vec![take(left), take(right)]),
+            "concat" | "rlike" | "shiftleft" | "shiftright" => {
+                call(name, vec![take(left), take(right)])
+            }
             _ => operation(name, take(left), take(right)),
         };
     }
@@ -462,6 +501,25 @@ impl Rewriter {
                 }
                 return Some(format!("decimal({precision},{scale})"));
             }
+            DataType::Array(
+                ArrayElemTypeDef::AngleBracket(inner) | ArrayElemTypeDef::Parenthesis(inner),
+            ) => {
+                let inner = self.type_name(inner, span)?;
+                return Some(format!("array<{inner}>"));
+            }
+            DataType::Map(key, value) => {
+                let (key, value) = (self.type_name(key, span)?, self.type_name(value, span)?);
+                return Some(format!("map<{key},{value}>"));
+            }
+            DataType::Struct(fields, _) => {
+                let mut parts = vec![];
+                for field in fields {
+                    let inner = self.type_name(&field.field_type, span)?;
+                    let name = field.field_name.as_ref()?.value.replace('`', "``");
+                    parts.push(format!("`{name}`:{inner}"));
+                }
+                return Some(format!("struct<{}>", parts.join(",")));
+            }
             DataType::Custom(name, modifiers) if modifiers.is_empty() => {
                 match name.to_string().to_lowercase().as_str() {
                     "timestamp_ntz" => "timestamp_ntz",
@@ -483,6 +541,64 @@ impl Rewriter {
         Some(simple.to_string())
     }
 
+    /// `x LIKE ANY (p, q)`.
+    fn like_any(&mut self, expr: &mut Expr, span: Span) {
+        let insensitive = matches!(expr, Expr::ILike { .. });
+        let (Expr::Like {
+            negated,
+            expr: text,
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            negated,
+            expr: text,
+            pattern,
+            escape_char,
+            ..
+        }) = expr
+        else {
+            return;
+        };
+        // The list has become a struct on the way up.
+        let patterns: Vec<Expr> = match pattern.as_mut() {
+            Expr::Function(function) if function.name.to_string() == "named_struct" => {
+                super::function::plain_args(function)
+                    .into_iter()
+                    .skip(1)
+                    .step_by(2)
+                    .collect()
+            }
+            Expr::Nested(inner) => vec![take(inner)],
+            _ => return self.refuse("LIKE ANY without a list", span, None),
+        };
+        let negated = *negated;
+        let like = |pattern: Expr| {
+            let (expr, pattern) = (text.clone(), Box::new(pattern));
+            let escape_char = escape_char.clone();
+            match insensitive {
+                true => Expr::ILike {
+                    negated,
+                    any: false,
+                    expr,
+                    pattern,
+                    escape_char,
+                },
+                false => Expr::Like {
+                    negated,
+                    any: false,
+                    expr,
+                    pattern,
+                    escape_char,
+                },
+            }
+        };
+        let tests = patterns.into_iter().map(like);
+        let any = tests.reduce(|one, other| infix(one, BinaryOperator::Or, other));
+        *expr = Expr::Nested(Box::new(any.unwrap_or_else(null)));
+    }
+
     fn rounded(&mut self, name: &str, field: CeilFloorKind, value: Expr, span: Span) -> Expr {
         match field {
             CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime) => {}
@@ -490,6 +606,28 @@ impl Rewriter {
         }
         call(name, vec![value])
     }
+}
+
+/// A row of values as a struct whose fields are named by position.
+fn row(values: &[Expr]) -> Expr {
+    let fields = values.iter().enumerate();
+    let fields = fields
+        .flat_map(|(index, value)| [literal::string(format!("col{}", index + 1)), value.clone()]);
+    call("named_struct", fields.collect())
+}
+
+/// `(a, b) IN ((1, 2), (3, 4))` as comparisons of structs, to which nulls within are equal.
+fn row_in_list(left: &[Expr], list: &[Expr]) -> Option<Expr> {
+    list.iter()
+        .map(|item| match item {
+            Expr::Tuple(right) if right.len() == left.len() => {
+                Some(infix(row(left), BinaryOperator::Eq, row(right)))
+            }
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .reduce(|one, other| infix(one, BinaryOperator::Or, other))
 }
 
 fn negate(expr: Expr, negated: bool) -> Expr {

@@ -27,7 +27,7 @@ impl Rewriter {
         let span = function.name.span();
         let name = function.name.to_string().to_lowercase();
         // Put in by the rewriting of what stands around.
-        if name == "spark_zone" {
+        if name == "spark_zone" || super::generator::is_internal(&name) {
             return;
         }
         let Some(entry) = catalog::entry(&name) else {
@@ -66,11 +66,35 @@ impl Rewriter {
             let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
             let distinct_ok = matches!(
                 name.as_str(),
-                "count" | "sum" | "avg" | "mean" | "min" | "max" | "collect_set"
+                "count"
+                    | "sum"
+                    | "avg"
+                    | "mean"
+                    | "min"
+                    | "max"
+                    | "collect_set"
+                    | "try_sum"
+                    | "try_avg"
+                    | "listagg"
+                    | "string_agg"
+                    | "bool_and"
+                    | "bool_or"
+                    | "every"
+                    | "some"
+                    | "any"
             );
             if distinct && !distinct_ok {
                 self.refuse(&format!("DISTINCT in {name}"), span, None);
             }
+            let exprs: Vec<&Expr> = list
+                .args
+                .iter()
+                .filter_map(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                    _ => None,
+                })
+                .collect();
+            self.check_lambdas(&name, &exprs, span);
             if list
                 .clauses
                 .iter()
@@ -95,8 +119,16 @@ impl Rewriter {
             }
             _ => {}
         }
-        if !function.within_group.is_empty() || function.uses_odbc_syntax {
-            self.refuse("WITHIN GROUP", span, None);
+        let takes_order = matches!(
+            name.as_str(),
+            "listagg" | "string_agg" | "percentile_cont" | "percentile_disc"
+        );
+        if (!function.within_group.is_empty() && !takes_order) || function.uses_odbc_syntax {
+            self.refuse(&format!("WITHIN GROUP for {name}"), span, None);
+        }
+        if name.starts_with("percentile_") && function.within_group.len() != 1 {
+            let message = format!("{name} needs WITHIN GROUP (ORDER BY ...)");
+            self.fault("INVALID_WITHIN_GROUP_EXPRESSION", message, span, None);
         }
         if !matches!(function.parameters, FunctionArguments::None) {
             self.refuse("a function with two argument lists", span, None);
@@ -134,11 +166,19 @@ impl Rewriter {
             }
             Some(Kind::Aggregate) => self.aggregate(expr, &name, span),
             Some(Kind::Window) => self.window_function(expr, &name, span),
+            Some(Kind::Generator) => {
+                let help = "a generator stands alone in a SELECT list, or in LATERAL VIEW";
+                let message = format!("{name} makes rows, which can not be part of an expression");
+                self.fault("UNSUPPORTED_GENERATOR", message, span, Some(help));
+            }
             None => {}
         }
     }
 
     fn scalar(&mut self, name: &str, mut args: Vec<Expr>, span: Span) -> Expr {
+        if let Some(found) = self.collection(name, &mut args, span) {
+            return found;
+        }
         let renamed = match name {
             "dayofmonth" => "day",
             "date_diff" | "datediff" => "datediff",
@@ -160,7 +200,19 @@ impl Rewriter {
             "nvl" | "ifnull" => "coalesce",
 
             "bigint" | "int" | "double" | "float" | "string" | "smallint" | "tinyint"
-            | "boolean" | "date" | "timestamp" => return cast(next(&mut args), name),
+            | "boolean" | "date" | "timestamp" | "binary" => return cast(next(&mut args), name),
+            "decimal" => return cast(next(&mut args), "decimal(10,0)"),
+            "to_timestamp_ntz" => return cast(next(&mut args), "timestamp_ntz"),
+            "to_timestamp_ltz" if args.len() == 1 => return cast(args.remove(0), "timestamp"),
+            "to_timestamp_ltz" => {
+                args.push(zone());
+                "to_timestamp"
+            }
+            "validate_utf8" => "make_valid_utf8",
+            "div" => {
+                let left = next(&mut args);
+                return operation("spark_div", left, next(&mut args));
+            }
             "if" => {
                 let (condition, then) = (next(&mut args), next(&mut args));
                 return when(vec![(condition, then)], Some(next(&mut args)));
@@ -196,6 +248,12 @@ impl Rewriter {
                 return Expr::IsNotDistinctFrom(left, Box::new(next(&mut args)));
             }
             "positive" => return next(&mut args),
+            "rand" | "random" | "randn" | "uuid" if !args.is_empty() => {
+                self.refuse(&format!("{name} with a seed"), span, None);
+                return null();
+            }
+            "rand" => "random",
+            "randn" => return normal_deviate(),
             "to_date" if args.len() == 1 => return cast(args.remove(0), "date"),
             "to_timestamp" if args.len() == 1 => return cast(args.remove(0), "timestamp"),
             "unix_timestamp" if args.is_empty() => {
@@ -227,7 +285,8 @@ impl Rewriter {
                 args.push(zone());
                 name
             }
-            "mod" | "pmod" | "try_add" | "try_subtract" | "try_multiply" | "try_divide" => {
+            "mod" | "pmod" | "try_mod" | "try_add" | "try_subtract" | "try_multiply"
+            | "try_divide" => {
                 let left = next(&mut args);
                 return operation(name, left, next(&mut args));
             }
@@ -300,13 +359,21 @@ impl Rewriter {
             "doy" => "dayofyear",
             "hour" | "h" | "hours" | "hr" | "hrs" => "hour",
             "minute" | "m" | "min" | "mins" | "minutes" => "minute",
+            "second" | "s" | "sec" | "secs" | "seconds" => "spark_seconds",
+            "yearofweek" => "spark_year_of_week",
+            "dayofweek_iso" | "dow_iso" => {
+                let weekday = call("weekday", vec![value]);
+                let one = Expr::value(sqlparser::ast::Value::Number("1".into(), false));
+                let one = cast(one, "int");
+                return operation("spark_add", weekday, one);
+            }
             other => {
                 self.refuse(&format!("the field {other} of a date"), span, None);
                 return null();
             }
         };
         match name {
-            "hour" | "minute" => call(name, vec![value, zone()]),
+            "hour" | "minute" | "spark_seconds" => call(name, vec![value, zone()]),
             _ => call(name, vec![value]),
         }
     }
@@ -337,14 +404,53 @@ impl Rewriter {
                 rename("count");
             }
             "mean" => rename("avg"),
+            "grouping_id" if list.args.is_empty() => {
+                self.refuse("grouping_id without columns", span, None);
+            }
+            "listagg" | "string_agg" => {
+                rename("string_agg");
+                for arg in list.args.iter_mut().take(1) {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(text)) = arg {
+                        *text = cast(take(text), "string");
+                    }
+                }
+                if list.args.len() == 1 {
+                    let empty = FunctionArgExpr::Expr(literal::string(""));
+                    list.args.push(FunctionArg::Unnamed(empty));
+                }
+                let mut order = std::mem::take(&mut function.within_group);
+                order.iter_mut().for_each(super::spark_null_order);
+                if !order.is_empty() {
+                    list.clauses.push(FunctionArgumentClause::OrderBy(order));
+                }
+            }
+            "percentile_cont" | "percentile_disc" => {
+                rename(match name {
+                    "percentile_cont" => "percentile",
+                    _ => "spark_percentile_disc",
+                });
+                if let Some(order) = function.within_group.pop() {
+                    if order.options.asc == Some(false) {
+                        self.refuse("WITHIN GROUP (ORDER BY ... DESC)", span, None);
+                    }
+                    let value = FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr));
+                    list.args.insert(0, value);
+                }
+            }
             "any_value" | "first" | "first_value" | "last" | "last_value" => {
+                let mut ignore_nulls = ignore_nulls;
                 if list.args.len() > 1 {
-                    let help = "write IGNORE NULLS";
-                    return self.refuse(
-                        &format!("the second argument of {name}"),
-                        span,
-                        Some(help),
-                    );
+                    match list.args.pop() {
+                        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(flag))))
+                            if matches!(flag.value, sqlparser::ast::Value::Boolean(_)) =>
+                        {
+                            ignore_nulls |= flag.value == sqlparser::ast::Value::Boolean(true);
+                        }
+                        _ => {
+                            let what = format!("the second argument of {name}");
+                            return self.refuse(&what, span, Some("write IGNORE NULLS"));
+                        }
+                    }
                 }
                 rename(if name.starts_with("last") {
                     "last_value"
@@ -413,13 +519,32 @@ impl Rewriter {
     }
 }
 
+/// A draw from the normal distribution, made of two even ones (Box and Muller).
+fn normal_deviate() -> Expr {
+    let even = || call("random", vec![]);
+    let double = |text: &str| cast(literal::string(text), "double");
+    // One less an even draw is never zero.
+    let logarithm = call("ln", vec![operation("spark_subtract", double("1"), even())]);
+    let radius = call(
+        "sqrt",
+        vec![operation("spark_multiply", double("-2"), logarithm)],
+    );
+    let angle = operation("spark_multiply", double("6.283185307179586"), even());
+    operation("spark_multiply", radius, call("cos", vec![angle]))
+}
+
 /// Takes the first of the arguments that are left.
-fn next(args: &mut Vec<Expr>) -> Expr {
+pub(super) fn next(args: &mut Vec<Expr>) -> Expr {
     if args.is_empty() {
         null()
     } else {
         args.remove(0)
     }
+}
+
+/// The plain arguments of a call that was made here.
+pub(super) fn plain_args(function: &mut Function) -> Vec<Expr> {
+    scalar_args(function).unwrap_or_default()
 }
 
 /// The plain arguments of a call, taken out of it.

@@ -2,7 +2,50 @@
 
 use sqlparser::ast::{DateTimeField, Expr, Interval};
 
+use super::expression::call;
 use crate::dialect::literal;
+
+/// What an interval that stands alone is called.
+pub(super) const LITERAL: &str = "spark_interval";
+
+/// An interval that stands alone.
+pub(super) fn literal_of(parts: Parts) -> Expr {
+    call(
+        LITERAL,
+        [parts.months, parts.days, parts.micros]
+            .into_iter()
+            .map(literal::int)
+            .collect(),
+    )
+}
+
+/// The parts of an interval that stands alone.
+pub(super) fn of_literal(expr: &Expr) -> Option<Parts> {
+    let Expr::Function(function) = expr else {
+        return None;
+    };
+    let sqlparser::ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let numbers: Vec<i64> = list
+        .args
+        .iter()
+        .filter_map(|arg| match arg {
+            sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(e)) => {
+                literal::integer(e)
+            }
+            _ => None,
+        })
+        .collect();
+    match numbers.as_slice() {
+        [months, days, micros] if function.name.to_string() == LITERAL => Some(Parts {
+            months: *months,
+            days: *days,
+            micros: *micros,
+        }),
+        _ => None,
+    }
+}
 
 /// A constant span of time as Spark's two interval types hold it.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]

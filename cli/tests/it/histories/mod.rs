@@ -1,0 +1,193 @@
+//! The promise of incremental refresh, for tables, histories, queries, predicates and clocks that
+//! chance makes: after each update every target holds
+//!
+//! the rows of before outside the window + the rows that the query gives when its window is computed
+//! from nothing,
+//!
+//! as multisets. The right-hand side comes from another storage that is empty before each update.
+//!
+//! `WINDROW_HISTORIES` sets how many histories are played (each has up to eight flows),
+//! `WINDROW_HISTORY_SEED` where their seeds begin: `WINDROW_HISTORIES=1 WINDROW_HISTORY_SEED=17`
+//! plays the history of seed 17 again, `WINDROW_HISTORY_TELL=1` tells what was refused and passed over. A failure is cut down before it is told, as a scenario.
+
+mod chance;
+mod history;
+mod play;
+mod predicate;
+mod query;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+
+use windrow_flows::refresh::Technique;
+
+use history::{History, Special};
+use play::{Failure, Seen, play};
+
+/// Histories of a run without settings.
+const HISTORIES: u64 = 40;
+/// Each technique must have been reached when so many flows were refreshed.
+const FLOWS_FOR_ALL: usize = 1_000;
+/// Failures that are cut down; of others only the seed is told.
+const CUT_DOWN: usize = 3;
+const CUT_DOWN_TIME: Duration = Duration::from_secs(90);
+
+fn setting(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|t| t.parse().ok()).unwrap_or(default)
+}
+
+/// Leaves out what the failure does not need.
+async fn cut_down(history: History, failure: Failure) -> (History, Failure) {
+    let started = Instant::now();
+    let (mut best, mut told) = (history, failure);
+    let mut tries: Vec<Box<dyn Fn(&History) -> Option<History> + Send>> = Vec::new();
+    let flow = told.flow;
+    tries.push(Box::new(move |h: &History| {
+        let mut less = h.clone();
+        for (i, f) in less.flows.iter_mut().enumerate() {
+            f.active = Some(i) == flow;
+        }
+        Some(less)
+    }));
+    let last = told.step;
+    tries.push(Box::new(move |h: &History| {
+        let mut less = h.clone();
+        less.steps.truncate(last + 1);
+        Some(less)
+    }));
+    for step in 0..=last {
+        tries.push(Box::new(move |h: &History| {
+            let mut less = h.clone();
+            less.steps.get_mut(step)?.special = Special::Nothing;
+            Some(less)
+        }));
+        for event in (0..4).rev() {
+            tries.push(Box::new(move |h: &History| {
+                let mut less = h.clone();
+                let events = &mut less.steps.get_mut(step)?.events;
+                if event >= events.len() {
+                    return None;
+                }
+                events.remove(event);
+                Some(less)
+            }));
+        }
+    }
+    for step in (1..last).rev() {
+        tries.push(Box::new(move |h: &History| {
+            let mut less = h.clone();
+            if step + 1 >= less.steps.len() {
+                return None;
+            }
+            let gone = less.steps.remove(step);
+            let next = less.steps.get_mut(step)?;
+            next.hours += gone.hours;
+            let mut events = gone.events;
+            events.append(&mut next.events);
+            next.events = events;
+            Some(less)
+        }));
+    }
+    for source in 0..3 {
+        for file in (0..4).rev() {
+            for row in (0..8).rev() {
+                tries.push(Box::new(move |h: &History| {
+                    let mut less = h.clone();
+                    let files = &mut less.sources.get_mut(source)?.files;
+                    let rows = files.get_mut(file)?;
+                    if row >= rows.len() {
+                        return None;
+                    }
+                    rows.remove(row);
+                    if rows.is_empty() {
+                        files.remove(file);
+                    }
+                    Some(less)
+                }));
+            }
+        }
+    }
+    for attempt in tries {
+        if started.elapsed() > CUT_DOWN_TIME {
+            break;
+        }
+        let Some(less) = attempt(&best) else { continue };
+        if let (_, Err(failure)) = play(&less).await
+            && failure.flow == flow
+        {
+            (best, told) = (less, failure);
+        }
+    }
+    (best, told)
+}
+
+fn description(history: &History, failure: &Failure) -> String {
+    let flow = match failure.flow {
+        Some(flow) => format!("f{flow}"),
+        None => "the update".into(),
+    };
+    format!(
+        "seed {}: after run {} {flow}: {}\n{}",
+        history.seed,
+        failure.step + 1,
+        failure.text,
+        history.told(failure.step)
+    )
+}
+
+#[test]
+fn incremental_equals_full() {
+    let runtime = crate::inside::runtime();
+    let first = setting("WINDROW_HISTORY_SEED", 1);
+    let count = setting("WINDROW_HISTORIES", HISTORIES);
+    let (seen, failures) = runtime.block_on(async {
+        let mut all = stream::iter(first..first + count)
+            .map(|seed| {
+                tokio::spawn(async move {
+                    let history = History::new(seed);
+                    let (seen, result) = play(&history).await;
+                    (history, seen, result)
+                })
+            })
+            .buffer_unordered(3);
+        let (mut seen, mut failures) = (Seen::default(), Vec::new());
+        while let Some(played) = all.next().await {
+            match played {
+                Ok((history, one, result)) => {
+                    seen.add(one);
+                    if let Err(failure) = result {
+                        eprintln!("seed {} failed", history.seed);
+                        failures.push((history, failure));
+                    }
+                }
+                Err(panicked) => panic!("{panicked}"),
+            }
+        }
+        let mut texts = Vec::new();
+        failures.sort_by_key(|(h, _)| h.seed);
+        for (number, (history, failure)) in failures.into_iter().enumerate() {
+            if number < CUT_DOWN {
+                let (history, failure) = cut_down(history, failure).await;
+                texts.push(description(&history, &failure));
+            } else {
+                let text: String = failure.text.chars().take(300).collect();
+                texts.push(format!("seed {}: {text}", history.seed));
+            }
+        }
+        (seen, texts)
+    });
+    eprintln!("{count} histories from seed {first}: {seen:#?}");
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    if seen.flows >= FLOWS_FOR_ALL {
+        for technique in Technique::ALL {
+            let word = technique.word();
+            assert!(
+                seen.techniques.contains_key(word),
+                "{word} was never reached"
+            );
+        }
+    }
+}
