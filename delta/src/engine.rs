@@ -14,13 +14,15 @@ use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use delta_kernel::engine::arrow_data::ArrowEngineData;
+use delta_kernel::engine::arrow_utils::{build_json_reorder_indices, fixup_json_read};
 use delta_kernel::engine_data::FilteredEngineData;
-use delta_kernel::schema::SchemaRef;
+use delta_kernel::schema::{SchemaRef, StructField};
 use delta_kernel::{
     DeltaResult, DeltaResultIterator, Engine, EngineData, Error, EvaluationHandler,
     FileDataReadResultIterator, FileMeta, FileSize, JsonHandler, ParquetHandler, PredicateRef,
     StorageHandler,
 };
+use memchr::{memchr, memmem, memrchr};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
@@ -99,22 +101,29 @@ impl JsonHandler for LogReader {
         physical_schema: SchemaRef,
         predicate: Option<PredicateRef>,
     ) -> DeltaResult<FileDataReadResultIterator> {
-        // Columns that are not in the file, such as its name, are the inner reader's business.
-        if physical_schema.fields().any(|f| f.is_metadata_column()) {
-            return self
-                .inner
-                .read_json_files(files, physical_schema, predicate);
-        }
-        let wanted = physical_schema
+        let is_in_file = |field: &StructField| !field.is_metadata_column();
+        let parsed = physical_schema.with_fields_filtered(is_in_file)?;
+        let wanted = parsed
             .fields()
             .map(|field| format!("\"{}\"", field.name()))
             .collect();
+        let whole: Option<Whole> = if parsed.num_fields() == physical_schema.num_fields() {
+            None
+        } else {
+            let order = build_json_reorder_indices(&physical_schema)?;
+            Some(Arc::new(move |rows: Box<dyn EngineData>, file: &str| {
+                let rows = (*ArrowEngineData::try_from_engine_data(rows)?).into();
+                Ok(Box::new(fixup_json_read(rows, &order, file)?) as Box<dyn EngineData>)
+            }))
+        };
         Ok(Box::new(Entries {
             inner: self.inner.clone(),
             store: self.store.clone(),
             runtime: self.runtime.clone(),
             schema: physical_schema,
             predicate,
+            parsed: Arc::new(parsed),
+            whole,
             wanted,
             files: files.to_vec().into(),
             fetching: VecDeque::new(),
@@ -134,8 +143,13 @@ impl JsonHandler for LogReader {
     }
 }
 
+/// Puts the columns into parsed rows that are not in the file, such as its name.
+type Whole =
+    Arc<dyn Fn(Box<dyn EngineData>, &str) -> DeltaResult<Box<dyn EngineData>> + Send + Sync>;
+
 /// The wanted lines of one entry that are not parsed yet.
 struct Lines {
+    file: Arc<str>,
     text: Bytes,
     ranges: VecDeque<Range<usize>>,
 }
@@ -152,6 +166,9 @@ struct Entries {
     runtime: Handle,
     schema: SchemaRef,
     predicate: Option<PredicateRef>,
+    /// The part of `schema` that is in the files.
+    parsed: SchemaRef,
+    whole: Option<Whole>,
     /// Names of the wanted actions, in quotes.
     wanted: Arc<[String]>,
     files: VecDeque<FileMeta>,
@@ -200,18 +217,22 @@ impl Entries {
         };
         while self.parsing.len() < PARSED_AHEAD && !lines.ranges.is_empty() {
             let count = lines.ranges.len().min(LINES);
-            let text = std::str::from_utf8(&lines.text).map_err(Error::generic_err)?;
-            let rows = StringArray::from_iter_values(
-                lines
-                    .ranges
-                    .drain(..count)
-                    .filter_map(|range| text.get(range)),
-            );
+            let text: Vec<&str> = lines
+                .ranges
+                .drain(..count)
+                .map(|range| std::str::from_utf8(&lines.text[range]).map_err(Error::generic_err))
+                .collect::<DeltaResult<_>>()?;
+            let rows = StringArray::from_iter_values(text);
             let schema = Schema::new(vec![Field::new("line", DataType::Utf8, false)]);
             let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(rows)])?;
-            let (inner, schema) = (self.inner.clone(), self.schema.clone());
+            let (inner, schema) = (self.inner.clone(), self.parsed.clone());
+            let (whole, file) = (self.whole.clone(), lines.file.clone());
             self.parsing.push_back(self.runtime.spawn_blocking(move || {
-                inner.parse_json(Box::new(ArrowEngineData::new(batch)), schema)
+                let rows = inner.parse_json(Box::new(ArrowEngineData::new(batch)), schema)?;
+                match whole {
+                    Some(whole) => whole(rows, &file),
+                    None => Ok(rows),
+                }
             }));
         }
         Ok(())
@@ -276,25 +297,28 @@ async fn fetch(
 ) -> DeltaResult<Lines> {
     let path = Path::from_url_path(location.path()).map_err(Error::generic_err)?;
     let text = store.get(&path).await?.bytes().await?;
-    let ranges = matching_lines(
-        std::str::from_utf8(&text).map_err(Error::generic_err)?,
-        &wanted,
-    );
-    Ok(Lines { text, ranges })
+    let ranges = matching_lines(&text, &wanted);
+    let file = location.as_str().into();
+    Ok(Lines { file, text, ranges })
 }
 
-/// Where the lines stand in which one of the names occurs.
-fn matching_lines(text: &str, names: &[String]) -> VecDeque<Range<usize>> {
-    let mut found = VecDeque::new();
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        if names.iter().any(|name| line.contains(name.as_str())) {
-            let kept = line.trim_end();
-            found.push_back(start..start + kept.len());
+/// Where the lines stand in which one of the names occurs, in order.
+fn matching_lines(text: &[u8], names: &[String]) -> VecDeque<Range<usize>> {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for name in names {
+        let mut line_end = 0;
+        for at in memmem::find_iter(text, name.as_bytes()) {
+            if at < line_end {
+                continue;
+            }
+            let start = memrchr(b'\n', &text[..at]).map_or(0, |before| before + 1);
+            line_end = memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
+            found.push((start, text[..line_end].trim_ascii_end().len()));
         }
-        start += line.len();
     }
-    found
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().map(|(start, end)| start..end).collect()
 }
 
 #[cfg(test)]
@@ -306,11 +330,15 @@ mod tests {
         let text = "{\"add\":{\"path\":\"\\\"remove\\\"\"}}\r\n\n{\"remove\":{\"path\":\"x\"}}\n{\"txn\":{}}";
         let lines = |names: &[&str]| -> Vec<&str> {
             let names: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-            let ranges = matching_lines(text, &names);
+            let ranges = matching_lines(text.as_bytes(), &names);
             ranges.into_iter().map(|range| &text[range]).collect()
         };
         assert_eq!(lines(&["txn"]), ["{\"txn\":{}}"]);
         assert_eq!(lines(&["add", "remove"]).len(), 2);
+        assert_eq!(
+            lines(&["txn", "remove"]),
+            [r#"{"remove":{"path":"x"}}"#, "{\"txn\":{}}"]
+        );
         assert_eq!(lines(&["protocol", "metaData"]).len(), 0);
     }
 }

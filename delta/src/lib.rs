@@ -1,7 +1,7 @@
 //! Delta tables on object storage, as Windrow needs them.
 //!
 //! Opening a table at a version, telling from its log which files matter, what changed between two
-//! versions, and committing with a known outcome. Log replay and checkpoints are deltalake's;
+//! versions, and committing with a known outcome. Log replay and checkpoints are the Delta kernel's;
 //! running queries is left to the executor, and what to commit to the scheduler.
 
 pub mod changes;

@@ -29,7 +29,6 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::DatabricksDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -289,11 +288,7 @@ impl TableProvider for FilesTable {
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.files.is_empty() {
-            let schema = match projection {
-                Some(p) => Arc::new(self.schema.project(p)?),
-                None => self.schema.clone(),
-            };
-            return Ok(Arc::new(EmptyExec::new(schema)));
+            return crate::scan::no_rows(&self.schema, projection);
         }
         state
             .runtime_env()

@@ -5,6 +5,7 @@
 //! scheduler.
 
 pub mod codec;
+mod convert;
 pub mod files;
 mod full_join;
 pub mod local;

@@ -3,16 +3,14 @@
 //! Structs inside the files carry physical names at every depth; nothing is copied, only the types
 //! are written anew.
 
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, make_array};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+use crate::convert::{Convert, function};
 
 /// `column` itself when its type is the wanted one already, else a view of it with `to`'s type.
 pub(crate) fn relabel(
@@ -23,9 +21,8 @@ pub(crate) fn relabel(
     if from.data_type() == to.data_type() {
         return column;
     }
-    let function = Arc::new(ScalarUDF::new_from_impl(Relabel::new(
-        to.data_type().clone(),
-    )));
+    let to_type = to.data_type().clone();
+    let function = Arc::new(function(Relabel { to: to_type }));
     Arc::new(ScalarFunctionExpr::new(
         "relabel",
         function,
@@ -35,43 +32,20 @@ pub(crate) fn relabel(
     ))
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Relabel {
     to: DataType,
-    signature: Signature,
 }
 
-impl Relabel {
-    fn new(to: DataType) -> Self {
-        Self {
-            to,
-            signature: Signature::any(1, Volatility::Immutable),
-        }
-    }
-}
+impl Convert for Relabel {
+    const NAME: &str = "__windrow_relabel";
 
-impl fmt::Debug for Relabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Relabel")
-    }
-}
-
-impl ScalarUDFImpl for Relabel {
-    fn name(&self) -> &str {
-        "__windrow_relabel"
+    fn to(&self) -> &DataType {
+        &self.to
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let array = args.args[0].to_array(args.number_rows)?;
-        Ok(ColumnarValue::Array(with_type(&array, &self.to)?))
+    fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        with_type(array, &self.to)
     }
 }
 

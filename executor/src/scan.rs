@@ -573,10 +573,18 @@ impl TableProvider for PlannedTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = match projection {
-            Some(indices) => Arc::new(self.schema.project(indices)?),
-            None => self.schema.clone(),
-        };
-        Ok(Arc::new(EmptyExec::new(schema)))
+        no_rows(&self.schema, projection)
     }
+}
+
+/// A scan of a table in which there is nothing.
+pub(crate) fn no_rows(
+    schema: &SchemaRef,
+    projection: Option<&Vec<usize>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = match projection {
+        Some(indices) => Arc::new(schema.project(indices)?),
+        None => schema.clone(),
+    };
+    Ok(Arc::new(EmptyExec::new(schema)))
 }

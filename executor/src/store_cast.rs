@@ -1,77 +1,39 @@
 //! Writing a wider value into a narrower column: allowed where it loses nothing, an error that
 //! names the column and shows the value where it would.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::compute::kernels::cmp::not_distinct;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::Expr;
 use windrow_flows::types::sql_name;
+
+use crate::convert::{Convert, function};
 
 /// `expr` as `to`, for the column `column` of a target.
 pub fn store_cast(expr: Expr, column: &str, to: &DataType) -> Expr {
-    ScalarUDF::new_from_impl(StoreCast {
+    function(StoreCast {
         column: column.to_string(),
         to: to.clone(),
-        signature: Signature::any(1, Volatility::Immutable),
     })
     .call(vec![expr])
 }
 
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct StoreCast {
     column: String,
     to: DataType,
-    signature: Signature,
 }
 
-impl PartialEq for StoreCast {
-    fn eq(&self, other: &Self) -> bool {
-        self.column == other.column && self.to == other.to
-    }
-}
+impl Convert for StoreCast {
+    const NAME: &str = "__windrow_store_cast";
 
-impl Eq for StoreCast {}
-
-impl Hash for StoreCast {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.column.hash(state);
-        self.to.hash(state);
-    }
-}
-
-impl fmt::Debug for StoreCast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StoreCast({}: {})", self.column, self.to)
-    }
-}
-
-impl ScalarUDFImpl for StoreCast {
-    fn name(&self) -> &str {
-        "__windrow_store_cast"
+    fn to(&self) -> &DataType {
+        &self.to
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let array = args.args[0].to_array(args.number_rows)?;
-        Ok(ColumnarValue::Array(self.convert(&array)?))
-    }
-}
-
-impl StoreCast {
     fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
         let options = CastOptions {
             safe: true,
@@ -109,7 +71,6 @@ mod tests {
         StoreCast {
             column: "n".into(),
             to,
-            signature: Signature::any(1, Volatility::Immutable),
         }
         .convert(&array)
     }

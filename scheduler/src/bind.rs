@@ -124,7 +124,20 @@ impl Sources {
 }
 
 /// Tables that are opened side by side.
-pub const OPENED_AT_ONCE: usize = 16;
+const OPENED_AT_ONCE: usize = 16;
+
+/// The targets of a pipeline as they are, in the project's order.
+pub async fn open_targets(project: &Project) -> Vec<Result<Option<Table>, TableError>> {
+    let options = &project.config.store_options;
+    stream::iter(&project.tables)
+        .map(|table| async move {
+            let location = Location::open(&table.location, options)?;
+            Table::open(&location, None).await
+        })
+        .buffered(OPENED_AT_ONCE)
+        .collect()
+        .await
+}
 
 /// Everything that binding a query needs.
 pub struct Binder<'a> {

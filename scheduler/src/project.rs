@@ -239,9 +239,28 @@ impl Project {
         }
     }
 
-    fn taken(&self, full: &FullName) -> bool {
-        self.tables.iter().any(|t| t.full_name == *full)
-            || self.views.iter().any(|v| v.full_name == *full)
+    /// A name that nothing in this pipeline has yet.
+    fn new_name(
+        &self,
+        name: &Name,
+        defaults: &Defaults,
+        faults: &mut Vec<Fault>,
+    ) -> Option<FullName> {
+        let full = self.full_name(name, defaults, faults)?;
+        let taken = self.tables.iter().any(|t| t.full_name == full)
+            || self.views.iter().any(|v| v.full_name == full);
+        if taken {
+            faults.push(
+                Fault::new(
+                    "DUPLICATE_TABLE",
+                    format!("`{name}` is defined twice in this pipeline"),
+                )
+                .at(name.place.clone())
+                .help("names compare without case; give one of the two another name"),
+            );
+            return None;
+        }
+        Some(full)
     }
 
     fn add_table(
@@ -251,20 +270,9 @@ impl Project {
         defaults: &Defaults,
         faults: &mut Vec<Fault>,
     ) {
-        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else {
+        let Some(full_name) = self.new_name(&definition.name, defaults, faults) else {
             return;
         };
-        if self.taken(&full_name) {
-            faults.push(
-                Fault::new(
-                    "DUPLICATE_TABLE",
-                    format!("`{}` is defined twice in this pipeline", definition.name),
-                )
-                .at(definition.name.place.clone())
-                .help("names compare without case; give one of the two another name"),
-            );
-            return;
-        }
         for part in [&full_name.schema, &full_name.table] {
             if !is_folder_name(part) {
                 faults.push(
@@ -308,19 +316,9 @@ impl Project {
         defaults: &Defaults,
         faults: &mut Vec<Fault>,
     ) {
-        let Some(full_name) = self.full_name(&definition.name, defaults, faults) else {
+        let Some(full_name) = self.new_name(&definition.name, defaults, faults) else {
             return;
         };
-        if self.taken(&full_name) {
-            faults.push(
-                Fault::new(
-                    "DUPLICATE_TABLE",
-                    format!("`{}` is defined twice in this pipeline", definition.name),
-                )
-                .at(definition.name.place.clone()),
-            );
-            return;
-        }
         self.views.push(ProjectView {
             full_name,
             definition,

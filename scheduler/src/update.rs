@@ -8,7 +8,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use windrow_delta::{Location, Table};
+use windrow_delta::Table;
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
 use windrow_flows::definition::{ExprText, FlowKind, TableKind};
@@ -16,7 +16,7 @@ use windrow_flows::fault::Fault;
 use windrow_flows::graph::Dependencies;
 use windrow_flows::refresh::Technique;
 
-use crate::bind::{OPENED_AT_ONCE, Sources, Upstream, words_of};
+use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
@@ -841,19 +841,6 @@ pub(crate) struct Attempt {
     pub(crate) override_predicate: Option<ExprText>,
     /// The slice of a backfill that this is.
     pub(crate) slice: Option<Arc<SliceRun>>,
-}
-
-/// The targets as they are, in the project's order.
-async fn open_targets(project: &Project) -> Vec<Result<Option<Table>, windrow_delta::TableError>> {
-    use futures::StreamExt;
-    let options = &project.config.store_options;
-    futures::stream::iter(&project.tables)
-        .map(|table| async move {
-            Table::open(&Location::open(&table.location, options)?, None).await
-        })
-        .buffered(OPENED_AT_ONCE)
-        .collect()
-        .await
 }
 
 /// Flows of other kinds are refused by name when the project is read.

@@ -13,8 +13,14 @@ use datafusion::arrow::error::ArrowError;
 use tpchgen::generators::{CustomerGenerator, LineItemGenerator, OrderGenerator};
 use tpchgen_arrow::{CustomerArrow, LineItemArrow, OrderArrow, RecordBatchIterator};
 
-/// Rows per generated batch. Large, because each batch is split into some eighty months.
+/// Most rows of a generated batch. Large, because each batch is split into some eighty months.
 const BATCH_ROWS: usize = 48 * 1024;
+
+/// Fewest rows of a generated batch.
+const LEAST_BATCH_ROWS: usize = 1024;
+
+/// More than a row takes in memory; a few batches are under way at a time.
+const BYTES_PER_ROW: usize = 1024;
 
 /// The day of TPC-H's last orders, 1998-08-02, in days since 1970.
 const TPCH_LAST_ORDER: i32 = 10_440;
@@ -78,19 +84,19 @@ impl Table {
         }
     }
 
-    fn generate(self, scale_factor: f64) -> Box<dyn RecordBatchIterator> {
+    fn generate(self, scale_factor: f64, batch_rows: usize) -> Box<dyn RecordBatchIterator> {
         match self {
             Table::Customer => Box::new(
                 CustomerArrow::new(CustomerGenerator::new(scale_factor, 1, 1))
-                    .with_batch_size(BATCH_ROWS),
+                    .with_batch_size(batch_rows),
             ),
             Table::Orders => Box::new(
                 OrderArrow::new(OrderGenerator::new(scale_factor, 1, 1))
-                    .with_batch_size(BATCH_ROWS),
+                    .with_batch_size(batch_rows),
             ),
             Table::Lineitem => Box::new(
                 LineItemArrow::new(LineItemGenerator::new(scale_factor, 1, 1))
-                    .with_batch_size(BATCH_ROWS),
+                    .with_batch_size(batch_rows),
             ),
         }
     }
@@ -111,8 +117,15 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(table: Table, scale_factor: f64, end: NaiveDate) -> Self {
-        let source = table.generate(scale_factor);
+    /// `memory_bytes` are all that the rows of the table may take while they wait for their files.
+    pub(super) fn new(
+        table: Table,
+        scale_factor: f64,
+        end: NaiveDate,
+        memory_bytes: usize,
+    ) -> Self {
+        let batch_rows = (memory_bytes / BYTES_PER_ROW).clamp(LEAST_BATCH_ROWS, BATCH_ROWS);
+        let source = table.generate(scale_factor, batch_rows);
         let layout = table.layout();
         let schema = lake_schema(source.schema(), layout.as_ref());
         Self {

@@ -45,7 +45,7 @@ pub(super) async fn write_table(
     scale_factor: f64,
     options: &LakeOptions,
 ) -> Result<TableSummary, LakeError> {
-    let rows = Rows::new(table, scale_factor, options.end);
+    let rows = Rows::new(table, scale_factor, options.end, options.memory_bytes);
     let delta = create(table, &location, &rows.schema(), options).await?;
     let mut sink = Sink::new(table, &delta, rows.schema(), options.memory_bytes)?;
 

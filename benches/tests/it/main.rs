@@ -96,7 +96,7 @@ async fn the_summary_says_what_is_there() {
 }
 
 #[tokio::test]
-async fn little_memory_makes_no_fewer_files_of_the_same_rows() {
+async fn little_memory_makes_more_files_of_the_same_rows() {
     let (_one, ample, much) = lake(&LakeOptions::new(end())).await;
     let mut options = LakeOptions::new(end());
     options.memory_bytes = 32 << 10;
@@ -116,7 +116,11 @@ async fn little_memory_makes_no_fewer_files_of_the_same_rows() {
             first_row(&ample, query).await,
             first_row(&tight, query).await
         );
-        assert!(little.tables[table].files >= much.tables[table].files);
+        // Rows come in small batches then, and no month's rows wait for those of all batches.
+        assert!(
+            little.tables[table].files > much.tables[table].files,
+            "table {table}"
+        );
         assert_eq!(
             little.tables[table].partitions,
             much.tables[table].partitions

@@ -3,5 +3,6 @@
 mod folding;
 mod functions;
 mod golden;
+mod rules;
 mod tpch;
 mod wire;
