@@ -18,7 +18,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
 };
-use futures::{StreamExt, future, stream};
+use futures::{FutureExt, StreamExt, future, stream};
 use tokio::sync::Mutex;
 use url::Url;
 use windrow_delta::{Location, Table, TableError};
@@ -110,10 +110,13 @@ impl Sources {
     pub async fn open_ahead(&self, project: &Project, urls: Vec<Url>) {
         let options = &project.config.store_options;
         let opened: Vec<(Url, Option<Table>)> = stream::iter(urls)
-            .map(|url| async move {
-                let location = Location::open(&url, options).ok()?;
-                let table = Table::open(&location, None).await.ok()?;
-                Some((url, table))
+            .map(|url| {
+                async move {
+                    let location = Location::open(&url, options).ok()?;
+                    let table = Table::open(&location, None).await.ok()?;
+                    Some((url, table))
+                }
+                .boxed()
             })
             .buffer_unordered(OPENED_AT_ONCE)
             .filter_map(future::ready)
@@ -129,10 +132,14 @@ const OPENED_AT_ONCE: usize = 16;
 /// The targets of a pipeline as they are, in the project's order.
 pub async fn open_targets(project: &Project) -> Vec<Result<Option<Table>, TableError>> {
     let options = &project.config.store_options;
-    stream::iter(&project.tables)
-        .map(|table| async move {
-            let location = Location::open(&table.location, options)?;
-            Table::open(&location, None).await
+    let places: Vec<Url> = project.tables.iter().map(|t| t.location.clone()).collect();
+    stream::iter(places)
+        .map(|place| {
+            async move {
+                let location = Location::open(&place, options)?;
+                Table::open(&location, None).await
+            }
+            .boxed()
         })
         .buffered(OPENED_AT_ONCE)
         .collect()

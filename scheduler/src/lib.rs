@@ -7,6 +7,7 @@
 pub mod backfill;
 pub mod bind;
 pub mod config;
+mod contents;
 pub mod event_reader;
 pub mod events;
 mod evolve;
@@ -23,6 +24,7 @@ mod removal;
 pub mod report;
 mod run;
 mod selection;
+mod stager;
 pub mod update;
 mod update_events;
 pub mod verify;

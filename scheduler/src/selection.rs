@@ -20,7 +20,7 @@ use crate::update::UpdateOptions;
 pub fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
     let number = |key: &str| match project.setting(key) {
         None => Ok(None),
-        Some(text) => crate::run::parse_bytes(text)
+        Some(text) => crate::stager::parse_bytes(text)
             .map(|n| Some(n as usize))
             .ok_or_else(|| {
                 Fault::new(
