@@ -379,7 +379,7 @@ pub fn run_fingerprint(
 }
 
 /// A short name for a fingerprint, kept in the commit info.
-fn short_fingerprint(fingerprint: &str) -> String {
+pub fn short_fingerprint(fingerprint: &str) -> String {
     use std::hash::Hasher;
     // FNV-1a: stable over versions, which the standard hasher does not promise.
     struct Fnv(u64);
