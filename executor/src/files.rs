@@ -297,7 +297,10 @@ impl TableProvider for FilesTable {
             .with_table_partition_cols(self.partition_fields.clone())
             .build();
         let source: Arc<dyn FileSource> = match self.format {
-            Format::Parquet => Arc::new(ParquetSource::new(table)),
+            Format::Parquet => Arc::new(
+                ParquetSource::new(table)
+                    .with_table_parquet_options(crate::scan::parquet_options(state)),
+            ),
             Format::Json => Arc::new(JsonSource::new(table)),
             Format::Csv => Arc::new(CsvSource::new(table).with_csv_options(self.csv.clone())),
         };

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::TableParquetOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DataFusionError, Result, ScalarValue, Statistics};
@@ -458,7 +459,8 @@ impl TableProvider for DeltaSource {
             FileTableSchema::builder(file_schema.clone())
                 .with_table_partition_cols(partition_fields)
                 .build(),
-        );
+        )
+        .with_table_parquet_options(parquet_options(state));
         if let Some(predicate) = self.reader_predicate(state, filters, &file_schema)? {
             source = source.with_predicate(predicate);
         }
@@ -575,6 +577,15 @@ impl TableProvider for PlannedTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         no_rows(&self.schema, projection)
     }
+}
+
+/// How Parquet files are read. A source does not take this from the session by itself: times that
+/// Spark wrote as 96-bit integers would be read as nanoseconds, and overflow beyond the year 2262.
+pub(crate) fn parquet_options(state: &dyn Session) -> TableParquetOptions {
+    let mut options = TableParquetOptions::default();
+    let session = &state.config_options().execution.parquet;
+    options.global.coerce_int96 = session.coerce_int96.clone();
+    options
 }
 
 /// A scan of a table in which there is nothing.
