@@ -10,6 +10,7 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
     MemorySchemaProvider, SchemaProvider, TableProvider,
 };
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -19,6 +20,7 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use crate::full_join::KeysOfFullJoins;
 use crate::spark;
@@ -173,7 +175,41 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
         .rules
         .into_iter()
         .filter(|rule| !rule.name().starts_with("FilterPushdown"))
+        .map(|rule| match rule.name() {
+            "ProjectionPushdown" => Arc::new(BesideLambdas { rule }),
+            _ => rule,
+        })
         .collect()
+}
+
+/// A rule that moves expressions over wider rows, done only where there is no lambda: the parameters
+/// of one are numbered behind the columns of the rows it was planned over, and would be taken for
+/// columns among more of them.
+#[derive(Debug)]
+struct BesideLambdas {
+    rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl PhysicalOptimizerRule for BesideLambdas {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        match spark::lambda_functions().any(|name| shown.contains(name)) {
+            true => Ok(plan),
+            false => self.rule.optimize(plan, config),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
 }
 
 /// Spark's ways to a field before DataFusion's.

@@ -537,6 +537,9 @@ impl VisitorMut for Factors<'_> {
             return ControlFlow::Continue(());
         };
         let called = name.to_string();
+        if dialect::is_table_function(&called) {
+            return ControlFlow::Continue(());
+        }
         if name::key(&called) != "read_files" {
             self.faults.push(
                 Fault::new(
@@ -773,6 +776,7 @@ pub fn words_of(error: &DataFusionError) -> (&'static str, String) {
     let plain = root.strip_backtrace();
     let message = if plain.is_empty() { text } else { plain };
     let message = windrow_delta::error::plain(&message);
+    let message = windrow_executor::spark::plain_message(&message).to_string();
     let code = match root {
         DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
         DataFusionError::ObjectStore(_) => "STORAGE_NOT_REACHABLE",

@@ -41,6 +41,13 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         returns: Returns::Of(Param::Any),
         evaluate: not,
     },
+    // The optimizer makes 0 of `x ^ x`, though x may be null.
+    Definition {
+        name: "spark_bit_xor",
+        params: Params::Custom(two_integers),
+        returns: Returns::Of(Param::Any),
+        evaluate: xor,
+    },
     Definition {
         name: "bit_count",
         params: Params::Custom(|given| match given {
@@ -144,6 +151,34 @@ fn not(call: &Call) -> Result<ArrayRef> {
                 .unary::<_, Int64Type>(|v| !v),
         ),
     })
+}
+
+fn two_integers(given: &[DataType]) -> Result<Vec<DataType>> {
+    let [left, right] = given else {
+        return plan_err!("WRONG_NUM_ARGS: two integers are needed");
+    };
+    let common = types::common(left, right).filter(|t| types::is_integer(t));
+    match (common, left, right) {
+        (Some(common), _, _) => Ok(vec![common; 2]),
+        (None, DataType::Null, DataType::Null) => Ok(vec![DataType::Int32; 2]),
+        _ => plan_err!(
+            "DATATYPE_MISMATCH: {} ^ {}",
+            types::name(left),
+            types::name(right)
+        ),
+    }
+}
+
+fn xor(call: &Call) -> Result<ArrayRef> {
+    let longs =
+        |index: usize| -> Result<ArrayRef> { Ok(arrow_cast(&call.args[index], &DataType::Int64)?) };
+    let (left, right) = (longs(0)?, longs(1)?);
+    let pairs = left
+        .as_primitive::<Int64Type>()
+        .iter()
+        .zip(right.as_primitive::<Int64Type>().iter());
+    let values: ArrayRef = Arc::new(pairs.map(|(l, r)| Some(l? ^ r?)).collect::<Int64Array>());
+    Ok(arrow_cast(&values, call.return_type)?)
 }
 
 fn bit_get(call: &Call) -> Result<ArrayRef> {

@@ -417,8 +417,9 @@ impl Cells<'_> {
                 },
                 |value| show(*value),
             )?),
+            // What is no number has no decimal; that is no error.
             DataType::Decimal128(..) => self.numbers(
-                values.iter(),
+                values.iter().map(|value| value.filter(|v| v.is_finite())),
                 &|value: &f64| parse_decimal(&format!("{value:e}")),
                 |value| show(*value),
             )?,

@@ -13,7 +13,7 @@ use super::cast::{decimals, zone_of};
 use super::pattern::Pattern;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
-use super::types;
+use super::{interval, types};
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     function!("year", [Date], Int, |call| of_date(call, |days| civil(
@@ -588,6 +588,9 @@ fn interval_params(given: &[DataType]) -> Result<Vec<DataType>> {
     let [value, _, _, _, _, rest @ ..] = given else {
         return plan_err!("an interval has three parts and a zone");
     };
+    if interval::is_interval(value) {
+        return Ok(given.to_vec());
+    }
     let time = match types::plain_text(value) {
         time if types::is_time(&time) => time,
         DataType::Null => types::instant(),

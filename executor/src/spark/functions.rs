@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 use super::scalar::{Param, Params, Scalar};
 use super::{
     arithmetic, array, bits, cast, clock, conditional, datetime, encode, floats, generate, hash,
-    interval, json, json_rows, map, math, nested, regex, stamp, text, words,
+    interval, json, json_rows, map, math, nested, regex, sequence, stamp, text, words,
 };
 
 static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -31,6 +31,7 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         bits::FUNCTIONS,
         encode::FUNCTIONS,
         map::FUNCTIONS,
+        sequence::FUNCTIONS,
         stamp::FUNCTIONS,
         words::FUNCTIONS,
     ];

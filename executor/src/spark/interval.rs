@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::{
     DataType, Date32Type, DurationMicrosecondType, Float64Type, IntervalUnit,
     IntervalYearMonthType, TimeUnit, TimestampMicrosecondType,
 };
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 
 use super::cast::zone_of;
 use super::scalar::{Call, Definition, Param, Params, Returns};
@@ -32,18 +32,22 @@ fn as_given(given: &[DataType]) -> Result<Vec<DataType>> {
 }
 
 pub(super) static FUNCTIONS: &[Definition] = &[
+    // Days and microseconds.
     Definition {
         name: "spark_interval",
         params: Params::Custom(|given| Ok(vec![DataType::Int64; given.len()])),
-        returns: Returns::Custom(|_, literals| {
-            let months = match literals.first().copied().flatten() {
-                Some(ScalarValue::Int64(Some(months))) => *months,
-                Some(ScalarValue::Int32(Some(months))) => i64::from(*months),
-                _ => 0,
-            };
-            Ok(if months != 0 { MONTHS } else { DURATION })
-        }),
+        returns: Returns::Custom(|_, _| Ok(DURATION)),
         evaluate: literal,
+    },
+    Definition {
+        name: "spark_month_interval",
+        params: Params::Custom(|given| Ok(vec![DataType::Int64; given.len()])),
+        returns: Returns::Custom(|_, _| Ok(MONTHS)),
+        evaluate: |call| {
+            let months = call.typed::<Int64Array>(0)?.iter();
+            let months = months.map(|m| m.and_then(|m| i32::try_from(m).ok()));
+            Ok(Arc::new(months.collect::<IntervalYearMonthArray>()))
+        },
     },
     Definition {
         name: "make_dt_interval",
@@ -145,8 +149,8 @@ pub(super) fn operation(symbol: &str, left: &DataType, right: &DataType) -> Opti
         false => scale(span),
     };
     Some(match (symbol, &left, &right) {
-        ("-", DataType::Date32, DataType::Date32) => {
-            plan("spark_time_between", &DURATION, [&left, &right])
+        ("-", DataType::Date32 | DataType::Null, DataType::Date32) => {
+            plan("spark_time_between", &DURATION, [&right, &right])
         }
         ("-", one, other) if types::is_time(one) && types::is_time(other) => {
             let common = types::common(one, other)?;
@@ -180,11 +184,7 @@ fn overflow<T>() -> Result<T> {
 
 fn literal(call: &Call) -> Result<ArrayRef> {
     let part = |index: usize| call.typed::<Int64Array>(index);
-    let (months, days, micros) = (part(0)?, part(1)?, part(2)?);
-    if call.return_type == &MONTHS {
-        let months = months.iter().map(|m| m.and_then(|m| i32::try_from(m).ok()));
-        return Ok(Arc::new(months.collect::<IntervalYearMonthArray>()));
-    }
+    let (days, micros) = (part(0)?, part(1)?);
     let spans = (0..call.rows).map(|row| {
         let span = days.value(row).checked_mul(MICROS_PER_DAY);
         match span.and_then(|span| span.checked_add(micros.value(row))) {

@@ -62,6 +62,8 @@ pub(super) enum Json {
     Boolean(bool),
     /// As it was written.
     Number(String),
+    /// A number that is written as it is.
+    Exact(String),
     Text(String),
     Array(Vec<Json>),
     Object(Vec<(String, Json)>),
@@ -117,6 +119,7 @@ impl Json {
             Self::Null => out.push_str("null"),
             Self::Boolean(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Number(text) => out.push_str(&written_again(text)),
+            Self::Exact(text) => out.push_str(text),
             Self::Text(text) => write_string(text, out),
             Self::Array(items) => {
                 out.push('[');
@@ -175,7 +178,20 @@ fn write_string(text: &str, out: &mut String) {
 /// Reads one JSON value; `None` if the text does not begin with one. What follows the first value
 /// is not looked at, as with Spark.
 pub(super) fn parse(text: &str) -> Option<Json> {
-    let mut reader = Reader { text, at: 0 };
+    first_value(text, false)
+}
+
+/// The same; numbers may be NaN and infinite.
+pub(super) fn parse_lenient(text: &str) -> Option<Json> {
+    first_value(text, true)
+}
+
+fn first_value(text: &str, lenient: bool) -> Option<Json> {
+    let mut reader = Reader {
+        text,
+        at: 0,
+        lenient,
+    };
     reader.blanks();
     reader.value(0)
 }
@@ -191,6 +207,8 @@ pub(super) fn top_level(text: &str) -> Option<Json> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Whether `NaN` and infinities are numbers.
+    lenient: bool,
 }
 
 impl Reader<'_> {
@@ -234,6 +252,20 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Option<Json> {
+        const SPECIAL: [&str; 7] = [
+            "NaN",
+            "+INF",
+            "-INF",
+            "+Infinity",
+            "-Infinity",
+            "INF",
+            "Infinity",
+        ];
+        for name in SPECIAL {
+            if self.lenient && self.word(name).is_some() {
+                return Some(Json::Text(name.to_string()));
+            }
+        }
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;

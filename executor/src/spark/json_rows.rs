@@ -70,7 +70,7 @@ fn from_json(call: &Call) -> Result<ArrayRef> {
         .map(|document| {
             let document = document.filter(|text| !text.trim().is_empty())?;
             // What is no document is a row of nulls.
-            let found = json::parse(document);
+            let found = json::parse_lenient(document);
             match call.return_type {
                 DataType::Struct(_) => match found {
                     Some(object @ Json::Object(_)) => Some(object),
@@ -228,7 +228,7 @@ fn build(values: &[Option<&Json>], to: &DataType, zone: Zone) -> Result<ArrayRef
             }
             let (mut keys, mut items) = (vec![], vec![]);
             let (mut offsets, mut valid) = (vec![0_i32], vec![]);
-            for value in each() {
+            for value in values {
                 if let Some(Json::Object(found)) = value {
                     for (key, item) in found {
                         keys.push(key.as_str());
@@ -240,10 +240,12 @@ fn build(values: &[Option<&Json>], to: &DataType, zone: Zone) -> Result<ArrayRef
                 }
                 offsets.push(keys.len() as i32);
             }
-            let columns: Vec<ArrayRef> = vec![
-                Arc::new(StringArray::from(keys)),
-                build(&items, fields[1].data_type(), zone)?,
-            ];
+            let built = build(&items, fields[1].data_type(), zone)?;
+            for (row, valid) in valid.iter_mut().enumerate() {
+                let slots = offsets[row] as usize..offsets[row + 1] as usize;
+                *valid &= !slots.into_iter().any(|at| unfit(items[at], &built, at));
+            }
+            let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(keys)), built];
             Arc::new(MapArray::try_new(
                 Arc::clone(entries),
                 OffsetBuffer::new(offsets.into()),
@@ -297,7 +299,7 @@ fn to_value(array: &ArrayRef, row: usize, zone: Zone) -> Result<Json> {
             let value = array.as_primitive::<Float64Type>().value(row);
             float(value, format_float(value, value.abs()))
         }
-        DataType::Decimal128(_, scale) => Json::Number(format_decimal(
+        DataType::Decimal128(_, scale) => Json::Exact(format_decimal(
             array.as_primitive::<Decimal128Type>().value(row),
             *scale,
         )),

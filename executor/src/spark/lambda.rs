@@ -51,6 +51,11 @@ const ALL: [(&str, Kind); 10] = [
     ("spark_sort_by", Kind::Sort),
 ];
 
+/// The names of all functions of this module.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().map(|(name, _)| name)
+}
+
 /// All functions of this module.
 pub(super) fn functions() -> impl Iterator<Item = Arc<HigherOrderUDF>> {
     ALL.into_iter().map(|(name, kind)| {

@@ -188,6 +188,9 @@ fn entry_fields(given: &[DataType]) -> Result<(DataType, DataType)> {
 }
 
 fn like_maps(given: &[DataType]) -> Result<Vec<DataType>> {
+    if given.contains(&DataType::Null) {
+        return plan_err!("DATATYPE_MISMATCH: map_concat takes MAPs, not VOID");
+    }
     let entries = given
         .iter()
         .map(|given| entry(std::slice::from_ref(given)))

@@ -27,7 +27,7 @@ macro_rules! doubles {
 }
 
 static DOUBLES: [Definition; 27] = doubles!(
-    "sqrt" | x | Some(x.sqrt()),
+    "sqrt" | x | Some(if x < 0.0 { f64::NAN } else { x.sqrt() }),
     "cbrt" | x | Some(x.cbrt()),
     "exp" | x | Some(x.exp()),
     "expm1" | x | Some(x.exp_m1()),
@@ -153,7 +153,7 @@ static OTHERS: [Definition; 16] = [
             all: &[Param::Double, Param::Double],
         },
         returns: Returns::Of(Param::Double),
-        evaluate: |call| map_doubles(call, |x, y| Some(if x.is_nan() { y } else { x })),
+        evaluate: nanvl,
     },
     Definition {
         name: "hypot",
@@ -287,6 +287,20 @@ fn width_bucket(call: &Call) -> Result<ArrayRef> {
         })
     });
     Ok(Arc::new(buckets.collect::<Int64Array>()))
+}
+
+/// The second value counts only where the first is NaN.
+fn nanvl(call: &Call) -> Result<ArrayRef> {
+    let (values, others) = (
+        call.typed::<Float64Array>(0)?,
+        call.typed::<Float64Array>(1)?,
+    );
+    let chosen = values.iter().zip(others.iter());
+    let chosen = chosen.map(|(value, other)| match value {
+        Some(value) if value.is_nan() => other,
+        value => value,
+    });
+    Ok(Arc::new(chosen.collect::<Float64Array>()))
 }
 
 fn is_nan(call: &Call) -> Result<ArrayRef> {

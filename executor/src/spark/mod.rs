@@ -38,6 +38,7 @@ mod regex;
 mod relations;
 mod rules;
 mod scalar;
+mod sequence;
 mod short;
 mod stamp;
 mod text;
@@ -116,6 +117,24 @@ pub fn register(state: &mut SessionState) -> Result<()> {
         state.register_udf(udf)?;
     }
     Ok(())
+}
+
+/// A message of the planner without what it says of its own ways.
+pub fn plain_message(message: &str) -> &str {
+    let core = match message.find("coercion failed with: ") {
+        Some(at) => &message[at + "coercion failed with: ".len()..],
+        None => message,
+    };
+    let core = core.strip_prefix("Error during planning: ").unwrap_or(core);
+    match core.find(" No function matches the given name") {
+        Some(at) => core[..at].trim_end_matches('.'),
+        None => core,
+    }
+}
+
+/// The names of the functions that take lambdas.
+pub fn lambda_functions() -> impl Iterator<Item = &'static str> {
+    lambda::names()
 }
 
 /// Gives a planned expression over `schema` Spark's meaning, as the analyzer rules do for a plan.

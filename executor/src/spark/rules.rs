@@ -357,6 +357,15 @@ impl Meaning<'_> {
         match name.as_str() {
             "spark_cast" | "spark_try_cast" => return self.explicit_cast(&name, args),
             // What DataFusion knows it can push down.
+            "typeof" if args.len() == 1 => {
+                return Ok(lit(types::simple_string(&self.type_of(&args[0])?)));
+            }
+            "spark_add_interval"
+                if args.len() >= 4 && interval::is_interval(&self.type_of(&args[0])?) =>
+            {
+                let value = args.remove(0);
+                return self.interval_and_literal(value, args);
+            }
             "spark_field" if matches!(self.type_of(&args[0])?, DataType::Struct(_)) => {
                 let get_field = datafusion::functions::core::get_field();
                 return Ok(Expr::ScalarFunction(ScalarFunction::new_udf(
@@ -428,6 +437,21 @@ impl Meaning<'_> {
                 types::name(&other)
             ),
         }
+    }
+
+    /// An interval and a constant one, which is there in its parts.
+    fn interval_and_literal(&self, value: Expr, mut parts: Vec<Expr>) -> Result<Expr> {
+        parts.truncate(3);
+        let months = self.type_of(&value)? == interval::MONTHS;
+        let literal = match months {
+            true => functions::call("spark_month_interval", vec![parts.remove(0)]),
+            false => {
+                parts.remove(0);
+                functions::call("spark_interval", parts)
+            }
+        };
+        let args = vec![value, literal, lit(1_i64), lit(self.zone)];
+        Ok(functions::call("spark_interval_sum", args))
     }
 
     /// Arithmetic over times and intervals.

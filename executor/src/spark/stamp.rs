@@ -307,7 +307,7 @@ fn timestampdiff(call: &Call) -> Result<ArrayRef> {
     let between = |start: i64, end: i64, unit: Unit| -> Option<i64> {
         let (start_local, end_local) = (zone.to_local(start)?, zone.to_local(end)?);
         Some(match unit {
-            Unit::Micros(micros) => (end - start) / micros,
+            Unit::Micros(micros) => (end_local - start_local) / micros,
             Unit::Days(days) => (end_local - start_local) / MICROS_PER_DAY / days,
             Unit::Months(months) => {
                 let parts = |local: i64| {

@@ -43,10 +43,10 @@ LITERALS = {
     "double": ["0.5D", "2.0D", "-3.25D"],
     "decimal": ["1.5", "0.25", "-10.00"],
     "string": ["'a'", "''", "'2024-01-31'", "'5'", "'x y'"],
-    "boolean": ["TRUE", "FALSE", "NULL"],
+    "boolean": ["TRUE", "FALSE", "CAST(NULL AS BOOLEAN)"],
     "date": ["DATE'2024-01-31'", "DATE'1970-01-01'"],
     "timestamp": ["TIMESTAMP'2024-01-31 10:20:30'"],
-    "array": ["array(1, 2, 3)", "array()"],
+    "array": ["array(1, 2, 3)", "array(4, NULL)"],
 }
 NUMBERS = ["int", "bigint", "smallint", "double", "decimal"]
 ORDERED = NUMBERS + ["string", "date", "timestamp"]
@@ -185,7 +185,9 @@ def main():
         zone = rng.choice(["UTC", "America/New_York", "Asia/Kolkata"])
         batch = [tree(rng, rng.choice(list(FORMS)), rng.randint(1, 3)) for _ in range(25)]
         for query, found in answers(spark, zone, batch):
-            lines.append([zone, found[0], query, found[1], found[2]])
+            # Python has no dates beyond the year 9999.
+            if found[2] != "ValueError":
+                lines.append([zone, found[0], query, found[1], found[2]])
     path.write_text("".join("\t".join(line) + "\n" for line in lines[:count]))
     print(min(count, len(lines)), "lines")
 

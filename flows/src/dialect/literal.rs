@@ -1,6 +1,9 @@
 //! Literals of Spark: numbers with a suffix, and what type a bare number has.
 
-use sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, Ident, Value, ValueWithSpan};
+use sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, Value, ValueWithSpan,
+};
 use sqlparser::tokenizer::Span;
 
 /// Why a number is no literal.
@@ -86,6 +89,25 @@ pub(super) fn is_suffixed_number(word: &str) -> bool {
 pub(super) fn untype(expr: &mut Expr) {
     if let Some(value) = bare_number(expr) {
         *expr = Expr::Value(value.clone());
+    }
+}
+
+/// Takes back the typing of a number with a fraction, which is a cast by now.
+pub(super) fn untype_fraction(expr: &mut Expr) {
+    let Expr::Function(function) = &*expr else {
+        return;
+    };
+    if function.name.to_string() != "spark_cast" {
+        return;
+    }
+    let FunctionArguments::List(list) = &function.args else {
+        return;
+    };
+    if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) = list.args.first()
+        && let Some(number) = text(value)
+        && number.parse::<f64>().is_ok()
+    {
+        *expr = Expr::value(Value::Number(number.to_string(), false));
     }
 }
 

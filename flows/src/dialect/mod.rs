@@ -67,6 +67,11 @@ pub fn is_aggregate(name: &str) -> bool {
     catalog::kind(&name.to_lowercase()) == Some(catalog::Kind::Aggregate)
 }
 
+/// Whether `name` is a function that makes rows, such as `explode`.
+pub fn is_table_function(name: &str) -> bool {
+    catalog::kind(&name.to_lowercase()) == Some(catalog::Kind::Generator)
+}
+
 /// Whether `name` gives a value that depends on the clock of the update.
 pub fn is_temporal(name: &str) -> bool {
     matches!(

@@ -217,6 +217,7 @@ impl Rewriter {
                 | WindowFrameBound::Following(Some(width)) = bound
                 {
                     literal::untype(width);
+                    literal::untype_fraction(width);
                     interval::plain(width);
                 }
             }

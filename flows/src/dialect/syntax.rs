@@ -48,10 +48,6 @@ impl Dialect for SparkDialect {
         true
     }
 
-    fn supports_numeric_prefix(&self) -> bool {
-        true
-    }
-
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
@@ -143,16 +139,8 @@ impl Dialect for SparkDialect {
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let token = parser.peek_token();
         match token.token {
-            Token::Word(word)
-                if word.quote_style.is_none() && literal::is_suffixed_number(&word.value) =>
-            {
-                parser.next_token();
-                Some(Ok(Expr::Identifier(Ident::with_span(
-                    token.span, word.value,
-                ))))
-            }
-            // An exponent ends the number before its suffix: `1e3D`.
-            Token::Number(number, false) if number.contains(['e', 'E']) => {
+            // A number ends before its suffix: `0.5D`.
+            Token::Number(number, false) => {
                 let [_, following] = parser.peek_tokens_with_location();
                 let Token::Word(word) = following.token else {
                     return None;

@@ -269,10 +269,6 @@ impl<'a> Rewriter<'a> {
             return Ok(());
         }
         let opens = self.peek_is(1, &Token::LParen);
-        if opens && (lexeme.is_word("PIVOT") || lexeme.is_word("UNPIVOT")) && self.level.in_from {
-            let name = lexeme.bare_word().unwrap_or_default().to_uppercase();
-            return Err(self.refuse(lexeme, &name));
-        }
         if opens && lexeme.is_word("WITH") && self.level.in_from {
             return Err(self
                 .refuse(lexeme, "WITH (...) here")

@@ -77,7 +77,7 @@ impl Rewriter {
                 "spark_arrays_zip"
             }
             "sequence" => match args.get(2) {
-                Some(Expr::Function(step)) if step.name.to_string() == interval::LITERAL => {
+                Some(step) if interval::of_literal(step).is_some() => {
                     return Some(self.sequence_by_interval(args, span));
                 }
                 _ => return None,

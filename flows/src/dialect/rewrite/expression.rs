@@ -199,6 +199,10 @@ impl Rewriter {
         op: &BinaryOperator,
         right: &mut Expr,
     ) -> Option<Expr> {
+        // Two intervals are no time and an interval.
+        if matches!((&*left, &*right), (Expr::Interval(_), Expr::Interval(_))) {
+            return None;
+        }
         let (value, interval, negative) = match (&*left, op, &*right) {
             (_, BinaryOperator::Plus, Expr::Interval(interval)) => (&mut *left, interval, false),
             (_, BinaryOperator::Minus, Expr::Interval(interval)) => (&mut *left, interval, true),
@@ -458,15 +462,14 @@ impl Rewriter {
             | BinaryOperator::Or
             | BinaryOperator::BitwiseAnd
             | BinaryOperator::BitwiseOr => return,
-            // `==` is not read by every dialect as Eq; `^` is exclusive or in Spark.
-            BinaryOperator::BitwiseXor => return,
+            BinaryOperator::BitwiseXor => "spark_bit_xor",
             other => {
                 let what = format!("the operator {other}");
                 return self.refuse(&what, span, None);
             }
         };
         *expr = match name {
-            "concat" | "rlike" | "shiftleft" | "shiftright" => {
+            "concat" | "rlike" | "shiftleft" | "shiftright" | "spark_bit_xor" => {
                 call(name, vec![take(left), take(right)])
             }
             _ => operation(name, take(left), take(right)),

@@ -263,7 +263,11 @@ impl Rewriter {
                 select.from = vec![single(made.over(table))];
             }
         }
-        self.select_list(select);
+        for number in 0.. {
+            if !self.select_list(select, number) {
+                break;
+            }
+        }
     }
 
     /// Checks a generator's call and gives it its internal name.
@@ -364,30 +368,32 @@ impl Rewriter {
         self.generation(call, table_alias, false)
     }
 
-    fn select_list(&mut self, select: &mut Select) {
+    /// Moves the first generator of a SELECT list into FROM; whether there was one.
+    fn select_list(&mut self, select: &mut Select, number: usize) -> bool {
         let found = select.projection.iter().position(|item| match item {
             SelectItem::UnnamedExpr(expr)
             | SelectItem::ExprWithAlias { expr, .. }
             | SelectItem::ExprWithAliases { expr, .. } => generator(expr).is_some(),
             _ => false,
         });
-        let Some(at) = found else { return };
+        let Some(at) = found else { return false };
         let (expr, columns) = match &select.projection[at] {
             SelectItem::UnnamedExpr(expr) => (expr.clone(), vec![]),
             SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), vec![alias.clone()]),
             SelectItem::ExprWithAliases { expr, aliases } => (expr.clone(), aliases.clone()),
-            _ => return,
+            _ => return false,
         };
         let span = expr.span();
         if !plain_select(select) {
             let help = "make the rows in a subquery, and group or number them outside";
             let what = "a generator beside aggregates, window functions or GROUP BY";
-            return self.refuse(what, span, Some(help));
+            self.refuse(what, span, Some(help));
+            return false;
         }
         if !self.qualify_wildcards(select, span) {
-            return;
+            return false;
         }
-        let name = Ident::with_span(span, GENERATED);
+        let name = Ident::with_span(span, format!("{GENERATED}{number}"));
         let items = match columns.as_slice() {
             [] => vec![SelectItem::QualifiedWildcard(
                 SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![name.clone()])),
@@ -407,6 +413,7 @@ impl Rewriter {
             let table = whole_from(&mut select.from);
             select.from = vec![single(made.over(table))];
         }
+        true
     }
 
     /// `*` beside a generator means the columns of the relations that were written.

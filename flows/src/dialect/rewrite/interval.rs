@@ -8,15 +8,18 @@ use crate::dialect::literal;
 /// What an interval that stands alone is called.
 pub(super) const LITERAL: &str = "spark_interval";
 
+/// The same of months, which is another type.
+pub(super) const MONTHS: &str = "spark_month_interval";
+
 /// An interval that stands alone.
 pub(super) fn literal_of(parts: Parts) -> Expr {
-    call(
-        LITERAL,
-        [parts.months, parts.days, parts.micros]
-            .into_iter()
-            .map(literal::int)
-            .collect(),
-    )
+    match parts.months {
+        0 => call(
+            LITERAL,
+            vec![literal::int(parts.days), literal::int(parts.micros)],
+        ),
+        months => call(MONTHS, vec![literal::int(months)]),
+    }
 }
 
 /// The parts of an interval that stands alone.
@@ -37,11 +40,16 @@ pub(super) fn of_literal(expr: &Expr) -> Option<Parts> {
             _ => None,
         })
         .collect();
-    match numbers.as_slice() {
-        [months, days, micros] if function.name.to_string() == LITERAL => Some(Parts {
-            months: *months,
+    match (function.name.to_string().as_str(), numbers.as_slice()) {
+        (LITERAL, [days, micros]) => Some(Parts {
+            months: 0,
             days: *days,
             micros: *micros,
+        }),
+        (MONTHS, [months]) => Some(Parts {
+            months: *months,
+            days: 0,
+            micros: 0,
         }),
         _ => None,
     }

@@ -307,11 +307,6 @@ fn what_is_known_but_not_built_is_refused_by_its_name() {
             "SEQUENCE",
         ),
         (
-            "CREATE MATERIALIZED VIEW v AS SELECT * FROM t PIVOT (sum(x) FOR y IN (1))",
-            "CLAUSE_NOT_SUPPORTED",
-            "PIVOT",
-        ),
-        (
             "CREATE MATERIALIZED VIEW v AS SELECT * FROM STREAM(t) WATERMARK a DELAY OF INTERVAL 3 MINUTES",
             "CLAUSE_NOT_SUPPORTED",
             "WATERMARK",
