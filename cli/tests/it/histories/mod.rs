@@ -31,7 +31,7 @@ use crate::inside;
 /// Histories that are played at the same time.
 const SIDE_BY_SIDE: usize = 2;
 /// Histories of a run without settings.
-const HISTORIES: u64 = 40;
+const HISTORIES: u64 = 24;
 /// Each technique must have been reached when so many flows were refreshed.
 const FLOWS_FOR_ALL: usize = 1_000;
 /// Failures that are cut down; of others only the seed is told.
