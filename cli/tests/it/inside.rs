@@ -23,14 +23,25 @@ impl Progress for Quiet {
     fn flow_ended(&self, _: &FlowReport) {}
 }
 
-/// Plans of long queries are walked by recursion; the space is only used where it is needed.
-pub fn runtime() -> tokio::runtime::Runtime {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .worker_threads(2)
-        .thread_stack_size(64 << 20)
-        .build();
-    runtime.unwrap_or_else(|e| panic!("{e}"))
+/// Bytes of stack: plans of long queries are walked by recursion; the space is only used where it is
+/// needed.
+const STACK: usize = 256 << 20;
+
+/// Runs what `make` makes to its end, on a thread of its own with a runtime of its own.
+pub fn run<F, T>(make: impl FnOnce() -> F + Send + 'static) -> std::thread::JoinHandle<T>
+where
+    F: Future<Output = T>,
+    T: Send + 'static,
+{
+    let started = std::thread::Builder::new().stack_size(STACK).spawn(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(2)
+            .thread_stack_size(STACK)
+            .build();
+        runtime.unwrap_or_else(|e| panic!("{e}")).block_on(make())
+    });
+    started.unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The pipeline in a folder.

@@ -17,17 +17,21 @@ mod predicate;
 mod query;
 mod tables;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use futures::{StreamExt, stream};
 
 use windrow_flows::refresh::Technique;
 
 use history::{History, Special};
 use play::{Failure, Seen, play};
 
+use crate::inside;
+
+/// Histories that are played at the same time.
+const SIDE_BY_SIDE: usize = 2;
 /// Histories of a run without settings.
-const HISTORIES: u64 = 40;
+const HISTORIES: u64 = 24;
 /// Each technique must have been reached when so many flows were refreshed.
 const FLOWS_FOR_ALL: usize = 1_000;
 /// Failures that are cut down; of others only the seed is told.
@@ -140,45 +144,56 @@ fn description(history: &History, failure: &Failure) -> String {
 
 #[test]
 fn incremental_equals_full() {
-    let runtime = crate::inside::runtime();
     let first = setting("WINDROW_HISTORY_SEED", 1);
     let count = setting("WINDROW_HISTORIES", HISTORIES);
-    let (seen, failures) = runtime.block_on(async {
-        let mut all = stream::iter(first..first + count)
-            .map(|seed| {
-                tokio::spawn(async move {
+    let next = Arc::new(AtomicU64::new(first));
+    let all: Vec<_> = (0..SIDE_BY_SIDE)
+        .map(|_| {
+            let next = next.clone();
+            inside::run(move || async move {
+                let (mut seen, mut failures) = (Seen::default(), Vec::new());
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return (seen, failures);
+                    }
                     let history = History::new(seed);
-                    let (seen, result) = play(&history).await;
-                    (history, seen, result)
-                })
-            })
-            .buffer_unordered(3);
-        let (mut seen, mut failures) = (Seen::default(), Vec::new());
-        while let Some(played) = all.next().await {
-            match played {
-                Ok((history, one, result)) => {
+                    let (one, result) = play(&history).await;
                     seen.add(one);
                     if let Err(failure) = result {
-                        eprintln!("seed {} failed", history.seed);
+                        eprintln!("seed {seed} failed");
                         failures.push((history, failure));
                     }
                 }
-                Err(panicked) => panic!("{panicked}"),
+            })
+        })
+        .collect();
+    let (mut seen, mut failures) = (Seen::default(), Vec::new());
+    for played in all {
+        match played.join() {
+            Ok((one, more)) => {
+                seen.add(one);
+                failures.extend(more);
             }
+            Err(panicked) => std::panic::resume_unwind(panicked),
         }
-        let mut texts = Vec::new();
-        failures.sort_by_key(|(h, _)| h.seed);
-        for (number, (history, failure)) in failures.into_iter().enumerate() {
-            if number < CUT_DOWN {
-                let (history, failure) = cut_down(history, failure).await;
-                texts.push(description(&history, &failure));
-            } else {
+    }
+    failures.sort_by_key(|(h, _)| h.seed);
+    let failures: Vec<String> = failures
+        .into_iter()
+        .enumerate()
+        .map(|(number, (history, failure))| {
+            if number >= CUT_DOWN {
                 let text: String = failure.text.chars().take(300).collect();
-                texts.push(format!("seed {}: {text}", history.seed));
+                return format!("seed {}: {text}", history.seed);
             }
-        }
-        (seen, texts)
-    });
+            let smaller = inside::run(move || cut_down(history, failure));
+            match smaller.join() {
+                Ok((history, failure)) => description(&history, &failure),
+                Err(panicked) => std::panic::resume_unwind(panicked),
+            }
+        })
+        .collect();
     eprintln!("{count} histories from seed {first}: {seen:#?}");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     if seen.flows >= FLOWS_FOR_ALL {

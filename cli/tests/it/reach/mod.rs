@@ -424,14 +424,10 @@ fn page(lines: &[Line], descriptions: &[(String, String)]) -> String {
 
 #[test]
 fn flows_are_refreshed_as_the_table_says() {
-    let lines = inside::runtime().block_on(async {
-        // The suite's plans need the stack of the runtime's threads.
-        tokio::spawn(measure()).await
-    });
-    let lines = match lines {
+    let lines = match inside::run(measure).join() {
         Ok(Ok(lines)) => lines,
         Ok(Err(error)) => panic!("{error}"),
-        Err(error) => panic!("{error}"),
+        Err(panicked) => std::panic::resume_unwind(panicked),
     };
     let sql = std::fs::read_to_string(folder().join("flows.sql")).unwrap();
     let (found, shown) = (as_text(&lines), page(&lines, &descriptions(&sql)));
