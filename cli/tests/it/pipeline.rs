@@ -115,19 +115,32 @@ impl Pipeline {
         self.lake.location("").trim_end_matches('/').to_string()
     }
 
-    /// Writes the pipeline's files.
+    /// Writes the pipeline's files. Those that are there already stay untouched: another call may be
+    /// reading them.
     pub fn write(&self) -> Outcome {
         let sql = self.folder.join("transformations");
-        if sql.exists() {
-            std::fs::remove_dir_all(&sql).map_err(words)?;
+        let wanted: BTreeMap<PathBuf, String> = self
+            .files
+            .iter()
+            .map(|(name, text)| (sql.join(name), text.replace("{dir}", &self.dir())))
+            .collect();
+        let mut there = BTreeMap::new();
+        read_all(&sql, &mut there)?;
+        if there != wanted {
+            if sql.exists() {
+                std::fs::remove_dir_all(&sql).map_err(words)?;
+            }
+            std::fs::create_dir_all(&sql).map_err(words)?;
+            for (path, text) in wanted {
+                std::fs::create_dir_all(path.parent().unwrap_or(&sql)).map_err(words)?;
+                std::fs::write(path, text).map_err(words)?;
+            }
         }
-        std::fs::create_dir_all(&sql).map_err(words)?;
-        for (name, text) in &self.files {
-            let path = sql.join(name);
-            std::fs::create_dir_all(path.parent().unwrap_or(&sql)).map_err(words)?;
-            std::fs::write(path, text.replace("{dir}", &self.dir())).map_err(words)?;
+        let (file, yaml) = (self.folder.join(&self.file_name), self.yaml());
+        if std::fs::read_to_string(&file).is_ok_and(|old| old == yaml) {
+            return Ok(());
         }
-        std::fs::write(self.folder.join(&self.file_name), self.yaml()).map_err(words)
+        std::fs::write(file, yaml).map_err(words)
     }
 
     /// Calls `windrow COMMAND FOLDER ...` with JSON output unless it is asked for another, after writing the files.
@@ -168,4 +181,21 @@ impl Pipeline {
 /// The place of a target.
 pub fn target(table: &str) -> String {
     format!("{STORAGE}/tables/{}", table.replace('.', "/"))
+}
+
+/// The texts of all files below a folder.
+fn read_all(folder: &Path, found: &mut BTreeMap<PathBuf, String>) -> Outcome {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let path = entry.map_err(words)?.path();
+        if path.is_dir() {
+            read_all(&path, found)?;
+        } else {
+            let bytes = std::fs::read(&path).map_err(words)?;
+            found.insert(path, String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    Ok(())
 }

@@ -518,9 +518,10 @@ fn fine_technique(rows: &LogicalPlan) -> Technique {
     loop {
         match node {
             LogicalPlan::Window(_) => return Technique::WindowFunction,
-            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) => {
-                return Technique::GenericAggregate;
-            }
+            // Without an aggregate the rows are their own keys.
+            LogicalPlan::Distinct(_) => return Technique::RowBased,
+            LogicalPlan::Aggregate(a) if a.aggr_expr.is_empty() => return Technique::RowBased,
+            LogicalPlan::Aggregate(_) => return Technique::GenericAggregate,
             _ => {}
         }
         match node.inputs().as_slice() {
