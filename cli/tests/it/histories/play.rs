@@ -451,7 +451,12 @@ impl<'a> Player<'a> {
         for level in [0, 1] {
             let mut flows = BTreeSet::new();
             for flow in &selected {
-                if self.history.flows[*flow].level != level {
+                let skipped = report
+                    .flows
+                    .iter()
+                    .any(|f| index_of(&f.flow) == Some(*flow) && f.status == FlowStatus::Skipped);
+                // What it reads is not there.
+                if skipped || self.history.flows[*flow].level != level {
                     continue;
                 }
                 match self.made.get(flow) {
