@@ -50,6 +50,13 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         returns: Returns::Custom(|given, _| same(given)),
         evaluate: |call| evaluate_sign(call, "-", |value| value.checked_neg()),
     },
+    // `+x` of a text is a number, too.
+    Definition {
+        name: "spark_positive",
+        params: Params::Custom(one_number),
+        returns: Returns::Custom(|given, _| same(given)),
+        evaluate: |call| Ok(Arc::clone(&call.args[0])),
+    },
     Definition {
         name: "abs",
         params: Params::Custom(one_number),

@@ -317,6 +317,10 @@ struct Beside {
 
 impl Accumulator for Beside {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        // An array of the null type says of no row that it is null.
+        if values[1].data_type() == &DataType::Null {
+            return Ok(());
+        }
         for row in 0..values[1].len() {
             if values[1].is_null(row) {
                 continue;

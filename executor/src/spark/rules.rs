@@ -548,6 +548,9 @@ impl Meaning<'_> {
                 {
                     self.cast(arg, &DataType::Float64)
                 }
+                "bit_and" | "bit_or" | "bit_xor" if self.type_of(&arg)? == DataType::Null => {
+                    self.cast(arg, &DataType::Int32)
+                }
                 "max_by" | "min_by" if index == 0 => Ok(arg),
                 _ if compared => self.comparable(arg),
                 _ => Ok(arg),

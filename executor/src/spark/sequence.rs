@@ -179,9 +179,18 @@ fn time_sequence(call: &Call) -> Result<ArrayRef> {
     }
     let part = |index: usize| -> Result<i64> { Ok(call.typed::<Int64Array>(index)?.value(0)) };
     let (months, days, micros) = (part(2)?, part(3)?, part(4)?);
+    // Whole days move by the calendar, however they were written.
+    let Some(span) = days
+        .checked_mul(MICROS_PER_DAY)
+        .and_then(|span| span.checked_add(micros))
+    else {
+        return exec_err!("ARITHMETIC_OVERFLOW: overflow in the step of sequence");
+    };
+    let (days, micros) = (span / MICROS_PER_DAY, span % MICROS_PER_DAY);
     let is_date = field.data_type() == &DataType::Date32;
     let zone = match field.data_type() {
-        DataType::Timestamp(_, Some(_)) => zone_of(&call.args[5])?,
+        // Below a day it is time that passes, whatever clocks do.
+        DataType::Timestamp(_, Some(_)) if (months, days) != (0, 0) => zone_of(&call.args[5])?,
         _ => time::Zone::Fixed(0),
     };
     let local = |index: usize, row: usize| -> Result<Option<i64>> {

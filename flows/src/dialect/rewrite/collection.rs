@@ -59,7 +59,14 @@ impl Rewriter {
             "array_sort" if args.len() == 2 => "spark_sort_by",
             "array_sort" => "spark_array_sort",
             "getbit" => "bit_get",
-            "printf" => "format_string",
+            "printf" | "format_string" => {
+                let known = args.first().and_then(literal::text);
+                if known.is_none_or(formats_floats) {
+                    let help = "round the number, or cast it to a decimal, before it is written";
+                    self.refuse("a float in the format of format_string", span, Some(help));
+                }
+                "format_string"
+            }
             "arrays_zip" => {
                 let names: Vec<Expr> = args
                     .iter()
@@ -191,6 +198,20 @@ impl Rewriter {
             ],
         )
     }
+}
+
+/// Whether a format writes a float, of which Java rounds halves up and the engine to even.
+fn formats_floats(format: &str) -> bool {
+    let mut rest = format;
+    while let Some((_, behind)) = rest.split_once('%') {
+        let end = behind.find(|c: char| c.is_ascii_alphabetic() || c == '%');
+        match end.and_then(|end| behind[end..].chars().next()) {
+            Some('e' | 'E' | 'f' | 'g' | 'G' | 'a' | 'A') => return true,
+            Some(_) => rest = &behind[end.unwrap_or(0) + 1..],
+            None => return false,
+        }
+    }
+    false
 }
 
 /// `decode(x, a, 1, b, 2, 3)`: nulls are equal here.

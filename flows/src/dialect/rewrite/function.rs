@@ -249,7 +249,7 @@ impl Rewriter {
                 let left = Box::new(next(&mut args));
                 return Expr::IsNotDistinctFrom(left, Box::new(next(&mut args)));
             }
-            "positive" => return next(&mut args),
+            "positive" => "spark_positive",
             "rand" | "random" | "randn" | "uuid" if !args.is_empty() => {
                 self.refuse(&format!("{name} with a seed"), span, None);
                 return null();
