@@ -558,10 +558,7 @@ fn extreme(call: &Call, wanted: Ordering) -> Result<ArrayRef> {
 /// `sort_array` puts nulls first ascending and last descending, `array_sort` always last.
 fn sort(call: &Call, nulls_by_order: bool) -> Result<ArrayRef> {
     let lists = call.typed::<ListArray>(0)?;
-    let ascending = match call.args.get(1) {
-        Some(flags) => Some(flags.as_boolean()),
-        None => None,
-    };
+    let ascending = call.args.get(1).map(|flags| flags.as_boolean());
     let compare = comparator(lists.values(), lists.values())?;
     let mut picks = Picks::new(call.rows);
     for row in 0..call.rows {

@@ -157,7 +157,7 @@ fn two_integers(given: &[DataType]) -> Result<Vec<DataType>> {
     let [left, right] = given else {
         return plan_err!("WRONG_NUM_ARGS: two integers are needed");
     };
-    let common = types::common(left, right).filter(|t| types::is_integer(t));
+    let common = types::common(left, right).filter(types::is_integer);
     match (common, left, right) {
         (Some(common), _, _) => Ok(vec![common; 2]),
         (None, DataType::Null, DataType::Null) => Ok(vec![DataType::Int32; 2]),

@@ -43,11 +43,14 @@ fn setting(name: &str, default: u64) -> u64 {
     text.and_then(|t| t.parse().ok()).unwrap_or(default)
 }
 
+/// A way to make a history smaller, where there is something to leave out.
+type Cut = Box<dyn Fn(&History) -> Option<History> + Send>;
+
 /// Leaves out what the failure does not need.
 async fn cut_down(history: History, failure: Failure) -> (History, Failure) {
     let started = Instant::now();
     let (mut best, mut told) = (history, failure);
-    let mut tries: Vec<Box<dyn Fn(&History) -> Option<History> + Send>> = Vec::new();
+    let mut tries: Vec<Cut> = Vec::new();
     let flow = told.flow;
     // A failure of the whole update stays the same one as long as it says the same.
     let gist = |failure: &Failure| match failure.flow {

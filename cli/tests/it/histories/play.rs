@@ -469,7 +469,7 @@ impl<'a> Player<'a> {
                 }
             }
             if !flows.is_empty() {
-                self.from_nothing(number, level, &flows, special, &report, &mut made)
+                self.recomputed(number, level, &flows, special, &report, &mut made)
                     .await
                     .map_err(|e| failure(None, e))?;
             }
@@ -532,7 +532,7 @@ impl<'a> Player<'a> {
     }
 
     /// What the flows give in a storage that is empty.
-    async fn from_nothing(
+    async fn recomputed(
         &mut self,
         number: usize,
         level: usize,
