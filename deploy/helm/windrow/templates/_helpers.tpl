@@ -26,22 +26,28 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* A new version of the chart alone must not restart pods, so that it is no label of theirs. */}}
+{{/*
+A new version of the chart alone must not restart pods, so that it is no label of theirs.
+Takes (list $ "component") and perhaps labels of the user, which never win over ours.
+*/}}
 {{- define "windrow.podLabels" -}}
 {{- $root := index . 0 -}}
-{{- with $root.Values.commonLabels -}}
-{{ toYaml . }}
-{{ end -}}
-{{ include "windrow.selector" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: windrow
+{{- $own := include "windrow.selector" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" "windrow" -}}
+{{- $more := dict -}}
+{{- if gt (len .) 2 -}}
+{{- $more = deepCopy (index . 2) -}}
+{{- end -}}
+{{- toYaml (merge $own $more $root.Values.commonLabels) -}}
 {{- end -}}
 
 {{- define "windrow.labels" -}}
 {{- $root := index . 0 -}}
-{{ include "windrow.podLabels" . }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
+{{- $labels := include "windrow.podLabels" . | fromYaml -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_")) -}}
+{{- toYaml $labels -}}
 {{- end -}}
 
 {{- define "windrow.image" -}}
@@ -120,6 +126,15 @@ imagePullSecrets:
 envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* Numbers in values are floats to Helm, and large ones would be written with an exponent. */}}
+{{- define "windrow.argument" -}}
+{{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) -}}
+{{ int64 . }}
+{{- else -}}
+{{ toString . }}
+{{- end -}}
 {{- end -}}
 
 {{/* Where secrets are mounted; the volumes belong to it. Takes (list $ "secret with the certificate"). */}}
