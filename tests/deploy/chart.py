@@ -82,7 +82,7 @@ def option(arguments, name):
 def metrics():
     """Documented metrics: name -> (kind, labels), from the table in docs/kubernetes.md."""
     found = {}
-    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| [^|]+ \| ([^|]*) \|")
+    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| [^|]+ \|\s*([^|]*?)\s*\|")
     for line in (ROOT / "docs/kubernetes.md").read_text().splitlines():
         if match := row.match(line):
             found[match[1]] = (match[2], set(re.findall(r"`(\w+)`", match[3])))

@@ -1,5 +1,6 @@
 """The chart: what it makes is valid, its parts fit each other, and wrong values are refused."""
 
+import functools
 import os
 import re
 import subprocess
@@ -19,6 +20,16 @@ OLDEST, NEWEST = "1.27", "1.37"
 SERVERS = {"scheduler": "-scheduler", "executor": "-executor"}
 
 
+def everywhere(test):
+    """Runs a test for every file of values."""
+    @functools.wraps(test)
+    def run(self):
+        for name, rendered in self.all.items():
+            with self.subTest(values=name):
+                test(self, rendered)
+    return run
+
+
 class EveryRendering(unittest.TestCase):
     """What holds for whatever values."""
 
@@ -26,23 +37,18 @@ class EveryRendering(unittest.TestCase):
     def setUpClass(cls):
         cls.all = {name: Rendered(chart.values(name)) for name in chart.names()}
 
-    def each(self):
-        for name, rendered in self.all.items():
-            with self.subTest(values=name):
-                yield rendered
+    @everywhere
+    def test_apis_take_every_document(self, rendered):
+        for document in rendered.documents:
+            for version in (OLDEST, NEWEST):
+                with self.subTest(kind=document["kind"], name=document["metadata"]["name"], kubernetes=version):
+                    self.assertIsNone(schemas.fault(document, version))
 
-    def test_apis_take_every_document(self):
-        for rendered in self.each():
-            for document in rendered.documents:
-                for version in (OLDEST, NEWEST):
-                    with self.subTest(kind=document["kind"], name=document["metadata"]["name"], kubernetes=version):
-                        self.assertIsNone(schemas.fault(document, version))
-
-    def test_no_two_objects_have_one_name(self):
-        for rendered in self.each():
-            keys = [(d["kind"], d["metadata"]["name"]) for d in rendered.documents]
-            self.assertEqual(len(keys), len(set(keys)))
-            self.assertEqual({d["metadata"]["namespace"] for d in rendered.documents}, {NAMESPACE})
+    @everywhere
+    def test_no_two_objects_have_one_name(self, rendered):
+        keys = [(d["kind"], d["metadata"]["name"]) for d in rendered.documents]
+        self.assertEqual(len(keys), len(set(keys)))
+        self.assertEqual({d["metadata"]["namespace"] for d in rendered.documents}, {NAMESPACE})
 
     def test_no_key_stands_twice(self):
         config = YamlLintConfig("{rules: {key-duplicates: enable, trailing-spaces: enable}}")
@@ -51,7 +57,8 @@ class EveryRendering(unittest.TestCase):
                 if template.endswith(".yaml"):
                     self.assertEqual([str(p) for p in linter.run(text, config)], [], f"{name} {template}")
 
-    def test_no_number_is_a_float(self):
+    @everywhere
+    def test_no_number_is_a_float(self, rendered):
         # An integer of seven digits, printed carelessly, becomes one, and Kubernetes refuses it.
         def floats(value, path):
             children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -60,9 +67,8 @@ class EveryRendering(unittest.TestCase):
             for key, child in children:
                 yield from floats(child, f"{path}.{key}")
 
-        for rendered in self.each():
-            for document in rendered.documents:
-                self.assertEqual(list(floats(document, document["kind"])), [])
+        for document in rendered.documents:
+            self.assertEqual(list(floats(document, document["kind"])), [])
 
     def test_lint_finds_nothing(self):
         for name in chart.names():
@@ -71,137 +77,137 @@ class EveryRendering(unittest.TestCase):
             bad = [m for m in report["messages"] if m["severity"] >= 2]
             self.assertEqual((bad, report["errors"]), ([], []), name)
 
-    def test_pods_have_no_more_rights_than_they_need(self):
-        for rendered in self.each():
-            for name, template in rendered.templates().items():
-                with self.subTest(pods=name):
-                    pod, only = template["spec"], container(template)
-                    self.assertFalse(pod["automountServiceAccountToken"])
-                    self.assertTrue(pod["securityContext"]["runAsNonRoot"])
-                    self.assertGreater(pod["securityContext"]["runAsUser"], 0)
-                    self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-                    self.assertTrue(only["securityContext"]["readOnlyRootFilesystem"])
-                    self.assertFalse(only["securityContext"]["allowPrivilegeEscalation"])
-                    self.assertEqual(only["securityContext"]["capabilities"], {"drop": ["ALL"]})
-                    self.assertNotIn("command", only)
-                    self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & pod.keys())
-                    self.assertIn("memory", only["resources"]["limits"])
-                    self.assertFalse([v for v in pod["volumes"] if "hostPath" in v])
+    @everywhere
+    def test_pods_have_no_more_rights_than_they_need(self, rendered):
+        for name, template in rendered.templates().items():
+            with self.subTest(pods=name):
+                pod, only = template["spec"], container(template)
+                self.assertFalse(pod["automountServiceAccountToken"])
+                self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+                self.assertGreater(pod["securityContext"]["runAsUser"], 0)
+                self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+                self.assertTrue(only["securityContext"]["readOnlyRootFilesystem"])
+                self.assertFalse(only["securityContext"]["allowPrivilegeEscalation"])
+                self.assertEqual(only["securityContext"]["capabilities"], {"drop": ["ALL"]})
+                self.assertNotIn("command", only)
+                self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & pod.keys())
+                self.assertIn("memory", only["resources"]["limits"])
+                self.assertFalse([v for v in pod["volumes"] if "hostPath" in v])
 
-    def test_secrets_are_named_and_never_made(self):
-        for rendered in self.each():
-            self.assertEqual(rendered.of("Secret"), [])
-            for template in rendered.templates().values():
-                for variable in container(template)["env"]:
-                    self.assertNotRegex(variable["name"], "SECRET|ACCESS_KEY|PASSWORD|WINDROW_TOKEN$")
+    @everywhere
+    def test_secrets_are_named_and_never_made(self, rendered):
+        self.assertEqual(rendered.of("Secret"), [])
+        for template in rendered.templates().values():
+            for variable in container(template)["env"]:
+                self.assertNotRegex(variable["name"], "SECRET|ACCESS_KEY|PASSWORD|WINDROW_TOKEN$")
 
-    def test_files_in_arguments_are_mounted(self):
-        for rendered in self.each():
-            for name, template in rendered.templates().items():
-                only = container(template)
-                mounts = {m["mountPath"]: m["name"] for m in only["volumeMounts"]}
-                volumes = {v["name"]: v for v in template["spec"]["volumes"]}
-                self.assertEqual(set(mounts.values()), volumes.keys(), name)
-                named = only["args"] + [v.get("value", "") for v in only["env"]]
-                for path in (Path(word) for word in named if word.startswith("/")):
-                    with self.subTest(pods=name, path=str(path)):
-                        if str(path) in mounts:
-                            continue
-                        secret = volumes[mounts[str(path.parent)]]["secret"]
-                        kept = [i["path"] for i in secret.get("items", [])] or ["tls.crt", "tls.key", "ca.crt"]
-                        self.assertIn(path.name, kept)
+    @everywhere
+    def test_files_in_arguments_are_mounted(self, rendered):
+        for name, template in rendered.templates().items():
+            only = container(template)
+            mounts = {m["mountPath"]: m["name"] for m in only["volumeMounts"]}
+            volumes = {v["name"]: v for v in template["spec"]["volumes"]}
+            self.assertEqual(set(mounts.values()), volumes.keys(), name)
+            named = only["args"] + [v.get("value", "") for v in only["env"]]
+            for path in (Path(word) for word in named if word.startswith("/")):
+                with self.subTest(pods=name, path=str(path)):
+                    if str(path) in mounts:
+                        continue
+                    secret = volumes[mounts[str(path.parent)]]["secret"]
+                    kept = [i["path"] for i in secret.get("items", [])] or ["tls.crt", "tls.key", "ca.crt"]
+                    self.assertIn(path.name, kept)
 
-    def test_selectors_find_the_pods_they_mean(self):
-        for rendered in self.each():
-            for document in rendered.documents:
-                kind, name, spec = document["kind"], document["metadata"]["name"], document.get("spec", {})
-                if kind in ("Deployment", "StatefulSet"):
-                    labels, meant = spec["selector"]["matchLabels"], {name}
-                    self.assertNotIn("app.kubernetes.io/version", labels)
-                elif kind == "Service":
-                    labels, meant = spec["selector"], {f"demo-windrow-{'executor' if 'executors' in name else 'scheduler'}"}
-                elif kind in ("PodDisruptionBudget", "PodMonitor"):
-                    labels, meant = spec["selector"]["matchLabels"], {name}
-                elif kind == "NetworkPolicy" and name.endswith("-pipeline"):
-                    labels = spec["podSelector"]["matchLabels"]
-                    meant = {job["metadata"]["name"] for job in rendered.of("CronJob")}
-                elif kind == "NetworkPolicy":
-                    labels, meant = spec["podSelector"]["matchLabels"], {name}
-                else:
-                    continue
-                with self.subTest(kind=kind, name=name):
-                    self.assertEqual(rendered.selected(labels), meant)
+    @everywhere
+    def test_selectors_find_the_pods_they_mean(self, rendered):
+        for document in rendered.documents:
+            kind, name, spec = document["kind"], document["metadata"]["name"], document.get("spec", {})
+            if kind in ("Deployment", "StatefulSet"):
+                labels, meant = spec["selector"]["matchLabels"], {name}
+                self.assertNotIn("app.kubernetes.io/version", labels)
+            elif kind == "Service":
+                labels, meant = spec["selector"], {f"demo-windrow-{'executor' if 'executors' in name else 'scheduler'}"}
+            elif kind in ("PodDisruptionBudget", "PodMonitor"):
+                labels, meant = spec["selector"]["matchLabels"], {name}
+            elif kind == "NetworkPolicy" and name.endswith("-pipeline"):
+                labels = spec["podSelector"]["matchLabels"]
+                meant = {job["metadata"]["name"] for job in rendered.of("CronJob")}
+            elif kind == "NetworkPolicy":
+                labels, meant = spec["podSelector"]["matchLabels"], {name}
+            else:
+                continue
+            with self.subTest(kind=kind, name=name):
+                self.assertEqual(rendered.selected(labels), meant)
 
-    def test_ports_have_names_that_pods_know(self):
-        for rendered in self.each():
-            templates = rendered.templates()
-            known = {name: {p["name"] for p in container(t).get("ports", [])} for name, t in templates.items()}
-            for service in rendered.of("Service"):
-                for name in rendered.selected(service["spec"]["selector"]):
-                    self.assertLessEqual({p["targetPort"] for p in service["spec"]["ports"]}, known[name])
-            for monitor in rendered.of("PodMonitor"):
-                self.assertIn(monitor["spec"]["podMetricsEndpoints"][0]["port"], known[monitor["metadata"]["name"]])
-            for name, template in templates.items():
-                for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-                    if probe in container(template):
-                        (how,) = [container(template)[probe][k] for k in ("httpGet", "tcpSocket") if k in container(template)[probe]]
-                        self.assertIn(how["port"], known[name])
-            for policy in rendered.of("NetworkPolicy"):
-                for rule in policy["spec"].get("ingress", []):
-                    (name,) = rendered.selected(policy["spec"]["podSelector"]["matchLabels"])
-                    self.assertLessEqual({p["port"] for p in rule["ports"]}, known[name])
+    @everywhere
+    def test_ports_have_names_that_pods_know(self, rendered):
+        templates = rendered.templates()
+        known = {name: {p["name"] for p in container(t).get("ports", [])} for name, t in templates.items()}
+        for service in rendered.of("Service"):
+            for name in rendered.selected(service["spec"]["selector"]):
+                self.assertLessEqual({p["targetPort"] for p in service["spec"]["ports"]}, known[name])
+        for monitor in rendered.of("PodMonitor"):
+            self.assertIn(monitor["spec"]["podMetricsEndpoints"][0]["port"], known[monitor["metadata"]["name"]])
+        for name, template in templates.items():
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                if probe in container(template):
+                    (how,) = [container(template)[probe][k] for k in ("httpGet", "tcpSocket") if k in container(template)[probe]]
+                    self.assertIn(how["port"], known[name])
+        for policy in rendered.of("NetworkPolicy"):
+            for rule in policy["spec"].get("ingress", []):
+                (name,) = rendered.selected(policy["spec"]["podSelector"]["matchLabels"])
+                self.assertLessEqual({p["port"] for p in rule["ports"]}, known[name])
 
-    def test_grace_is_longer_than_the_draining(self):
-        for rendered in self.each():
-            for ends in SERVERS.values():
-                (template,) = [t for n, t in rendered.templates().items() if n == f"demo-windrow{ends}"]
-                self.assertGreater(template["spec"]["terminationGracePeriodSeconds"],
-                                   int(option(container(template)["args"], "--drain-seconds")))
+    @everywhere
+    def test_grace_is_longer_than_the_draining(self, rendered):
+        for ends in SERVERS.values():
+            (template,) = [t for n, t in rendered.templates().items() if n == f"demo-windrow{ends}"]
+            self.assertGreater(template["spec"]["terminationGracePeriodSeconds"],
+                               int(option(container(template)["args"], "--drain-seconds")))
 
-    def test_executors_find_the_scheduler_and_each_other(self):
-        for rendered in self.each():
-            executors = rendered.one("StatefulSet", "-executor")
-            domain = rendered.values.get("clusterDomain", "cluster.local")
-            only = container(executors["spec"]["template"])
-            services = {f"{s['metadata']['name']}.{NAMESPACE}.svc.{domain}": s["spec"] for s in rendered.of("Service")}
+    @everywhere
+    def test_executors_find_the_scheduler_and_each_other(self, rendered):
+        executors = rendered.one("StatefulSet", "-executor")
+        domain = rendered.values.get("clusterDomain", "cluster.local")
+        only = container(executors["spec"]["template"])
+        services = {f"{s['metadata']['name']}.{NAMESPACE}.svc.{domain}": s["spec"] for s in rendered.of("Service")}
 
-            scheme, host, port = re.fullmatch(r"(https?)://([^:]+):(\d+)", option(only["args"], "--scheduler")).groups()
-            self.assertEqual(scheme, "https" if rendered.values.get("tls", {}).get("enabled") else "http")
-            self.assertEqual(services[host]["ports"][0]["port"], int(port))
-            self.assertTrue(services[host]["publishNotReadyAddresses"])
+        scheme, host, port = re.fullmatch(r"(https?)://([^:]+):(\d+)", option(only["args"], "--scheduler")).groups()
+        self.assertEqual(scheme, "https" if rendered.values.get("tls", {}).get("enabled") else "http")
+        self.assertEqual(services[host]["ports"][0]["port"], int(port))
+        self.assertTrue(services[host]["publishNotReadyAddresses"])
 
-            pod, host, port = re.fullmatch(r"(\$\(POD_NAME\))\.([^:]+):(\d+)", option(only["args"], "--advertise")).groups()
-            self.assertEqual(host.split(".")[0], executors["spec"]["serviceName"])
-            self.assertEqual(services[host]["clusterIP"], "None")
-            self.assertTrue(services[host]["publishNotReadyAddresses"])
-            self.assertTrue(option(only["args"], "--bind").endswith(f":{port}"))
-            self.assertIn({"name": "flight", "containerPort": int(port)}, only["ports"])
-            self.assertIn({"name": "http", "containerPort": int(option(only["args"], "--http").split(":")[1])}, only["ports"])
+        pod, host, port = re.fullmatch(r"(\$\(POD_NAME\))\.([^:]+):(\d+)", option(only["args"], "--advertise")).groups()
+        self.assertEqual(host.split(".")[0], executors["spec"]["serviceName"])
+        self.assertEqual(services[host]["clusterIP"], "None")
+        self.assertTrue(services[host]["publishNotReadyAddresses"])
+        self.assertTrue(option(only["args"], "--bind").endswith(f":{port}"))
+        self.assertIn({"name": "flight", "containerPort": int(port)}, only["ports"])
+        self.assertIn({"name": "http", "containerPort": int(option(only["args"], "--http").split(":")[1])}, only["ports"])
 
-    def test_clients_go_to_schedulers_that_are_ready(self):
-        for rendered in self.each():
-            for job in rendered.of("CronJob"):
-                arguments = container(job["spec"]["jobTemplate"]["spec"]["template"])["args"]
-                host = re.match(r"https?://([^.]+)\.", option(arguments, "--scheduler"))[1]
-                (service,) = [s for s in rendered.of("Service") if s["metadata"]["name"] == host]
-                self.assertNotIn("publishNotReadyAddresses", service["spec"])
-                self.assertLessEqual(len(job["metadata"]["name"]), 52)
+    @everywhere
+    def test_clients_go_to_schedulers_that_are_ready(self, rendered):
+        for job in rendered.of("CronJob"):
+            arguments = container(job["spec"]["jobTemplate"]["spec"]["template"])["args"]
+            host = re.match(r"https?://([^.]+)\.", option(arguments, "--scheduler"))[1]
+            (service,) = [s for s in rendered.of("Service") if s["metadata"]["name"] == host]
+            self.assertNotIn("publishNotReadyAddresses", service["spec"])
+            self.assertLessEqual(len(job["metadata"]["name"]), 52)
 
-    def test_schedulers_are_reached_without_tls_only_when_said(self):
-        for rendered in self.each():
-            arguments = container(rendered.one("Deployment", "-scheduler")["spec"]["template"])["args"]
-            said = rendered.values.get("insecureRemote", False)
-            self.assertEqual("--insecure-remote" in arguments, said)
-            self.assertEqual("--tls-cert" in arguments, not said)
+    @everywhere
+    def test_schedulers_are_reached_without_tls_only_when_said(self, rendered):
+        arguments = container(rendered.one("Deployment", "-scheduler")["spec"]["template"])["args"]
+        said = rendered.values.get("insecureRemote", False)
+        self.assertEqual("--insecure-remote" in arguments, said)
+        self.assertEqual("--tls-cert" in arguments, not said)
 
-    def test_autoscalers_scale_the_executors_alone(self):
-        for rendered in self.each():
-            executors = rendered.one("StatefulSet", "-executor")
-            scalers = rendered.of("HorizontalPodAutoscaler") + rendered.of("ScaledObject")
-            self.assertEqual("replicas" in executors["spec"], not scalers)
-            for scaler in scalers:
-                self.assertEqual(scaler["spec"]["scaleTargetRef"],
-                                 {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": executors["metadata"]["name"]})
+    @everywhere
+    def test_autoscalers_scale_the_executors_alone(self, rendered):
+        executors = rendered.one("StatefulSet", "-executor")
+        scalers = rendered.of("HorizontalPodAutoscaler") + rendered.of("ScaledObject")
+        self.assertEqual("replicas" in executors["spec"], not scalers)
+        for scaler in scalers:
+            self.assertEqual(scaler["spec"]["scaleTargetRef"],
+                             {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": executors["metadata"]["name"]})
 
 
 class OneRendering(unittest.TestCase):
