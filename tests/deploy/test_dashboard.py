@@ -28,11 +28,11 @@ def nodes(expression):
 
 def selectors(expression):
     """(metric, labels asked for, is it a rate) of each selector."""
-    for node in nodes(expression):
-        if isinstance(node, promql_parser.MatrixSelector):
-            yield node.vector_selector.name, labels(node.vector_selector), True
-        elif isinstance(node, promql_parser.VectorSelector):
-            yield node.name, labels(node), False
+    found = nodes(expression)
+    for above, node in zip([None, *found], found):
+        if isinstance(node, promql_parser.VectorSelector):
+            # A range is visited just before the selector that it is a range of.
+            yield node.name, labels(node), isinstance(above, promql_parser.MatrixSelector)
 
 
 def labels(selector):
