@@ -131,14 +131,13 @@ class Cluster:
         self.url = f"http://{HOST}:{self.scheduler.port}"
         self.health["scheduler"] = self.url
         for number in range(options.executors):
-            flight, http = free_ports(2)
+            http = free_port()
             name = f"executor-{number}"
             scratch = self.folder / "scratch" / name
             scratch.mkdir(parents=True, exist_ok=True)
             self.launch(name, [
                 "executor", "--scheduler", self.url, "--slots", str(options.slots), "--work-dir", str(scratch),
-                "--bind", f"{HOST}:{flight}", "--advertise", f"{HOST}:{flight}", "--http", f"{HOST}:{http}",
-                "--drain-seconds", str(DRAIN_SECONDS)])
+                "--bind", f"{HOST}:0", "--http", f"{HOST}:{http}", "--drain-seconds", str(DRAIN_SECONDS)])
             self.health[name] = f"http://{HOST}:{http}"
         for name, url in self.health.items():
             self.wait_until_ready(name, url, until)
@@ -199,13 +198,11 @@ class Cluster:
         return "\n".join(lines)
 
 
-def free_ports(count):
-    """Ports that were free a moment ago, of the system's choice."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(contextlib.closing(socket.socket())) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+def free_port():
+    """One that was free a moment ago, of the system's choice."""
+    with contextlib.closing(socket.socket()) as held:
+        held.bind((HOST, 0))
+        return held.getsockname()[1]
 
 
 def answers(url):

@@ -79,11 +79,17 @@ def option(arguments, name):
     return arguments[arguments.index(name) + 1]
 
 
+def table():
+    """Rows of the table of metrics in docs/kubernetes.md: name, kind, role, labels."""
+    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| (scheduler|executor) \|\s*([^|]*?)\s*\|")
+    return [match.groups() for match in map(row.match, (ROOT / "docs/kubernetes.md").read_text().splitlines()) if match]
+
+
 def metrics():
-    """Documented metrics: name -> (kind, labels), from the table in docs/kubernetes.md."""
-    found = {}
-    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| [^|]+ \|\s*([^|]*?)\s*\|")
-    for line in (ROOT / "docs/kubernetes.md").read_text().splitlines():
-        if match := row.match(line):
-            found[match[1]] = (match[2], set(re.findall(r"`(\w+)`", match[3])))
-    return found
+    """Documented metrics: name -> (kind, labels)."""
+    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, _, labels in table()}
+
+
+def roles():
+    """Documented metrics: name -> the role that serves it."""
+    return {name: role for name, _, role, _ in table()}

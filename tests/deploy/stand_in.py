@@ -42,7 +42,6 @@ def main():
     executor.add_argument("--slots", type=int, required=True)
     executor.add_argument("--work-dir", required=True)
     executor.add_argument("--bind", type=address, required=True)
-    executor.add_argument("--advertise", required=True)
     executor.add_argument("--http", type=address, required=True)
     for role in (scheduler, executor):
         role.add_argument("--drain-seconds", type=int, required=True)

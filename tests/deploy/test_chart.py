@@ -176,11 +176,11 @@ class EveryRendering(unittest.TestCase):
         self.assertEqual(services[host]["ports"][0]["port"], int(port))
         self.assertTrue(services[host]["publishNotReadyAddresses"])
 
-        pod, host, port = re.fullmatch(r"(\$\(POD_NAME\))\.([^:]+):(\d+)", option(only["args"], "--advertise")).groups()
+        host = re.fullmatch(r"\$\(POD_NAME\)\.([^:]+)", option(only["args"], "--advertise"))[1]
         self.assertEqual(host.split(".")[0], executors["spec"]["serviceName"])
         self.assertEqual(services[host]["clusterIP"], "None")
         self.assertTrue(services[host]["publishNotReadyAddresses"])
-        self.assertTrue(option(only["args"], "--bind").endswith(f":{port}"))
+        port = option(only["args"], "--bind").split(":")[1]
         self.assertIn({"name": "flight", "containerPort": int(port)}, only["ports"])
         self.assertIn({"name": "http", "containerPort": int(option(only["args"], "--http").split(":")[1])}, only["ports"])
 
@@ -194,11 +194,12 @@ class EveryRendering(unittest.TestCase):
             self.assertLessEqual(len(job["metadata"]["name"]), 52)
 
     @everywhere
-    def test_schedulers_are_reached_without_tls_only_when_said(self, rendered):
-        arguments = container(rendered.one("Deployment", "-scheduler")["spec"]["template"])["args"]
+    def test_ports_are_without_tls_only_when_said(self, rendered):
         said = rendered.values.get("insecureRemote", False)
-        self.assertEqual("--insecure-remote" in arguments, said)
-        self.assertEqual("--tls-cert" in arguments, not said)
+        for made, ends in (("Deployment", "-scheduler"), ("StatefulSet", "-executor")):
+            arguments = container(rendered.one(made, ends)["spec"]["template"])["args"]
+            self.assertEqual("--insecure-remote" in arguments, said)
+            self.assertEqual("--tls-cert" in arguments, not said)
 
     @everywhere
     def test_autoscalers_scale_the_executors_alone(self, rendered):
@@ -235,16 +236,27 @@ class OneRendering(unittest.TestCase):
         self.assertEqual(probes[True]["tcpSocket"], {"port": "grpc"})
 
     def test_prometheus_gets_the_token_and_verifies_the_name(self):
-        for monitor in self.rendered("everything").of("PodMonitor"):
-            (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-            self.assertEqual(endpoint["scheme"], "https")
-            self.assertEqual(endpoint["authorization"]["credentials"], {"name": "windrow-token", "key": "value"})
-            self.assertEqual(endpoint["tlsConfig"]["keySecret"], {"name": "client-tls", "key": "tls.key"})
-            self.assertTrue(endpoint["tlsConfig"]["serverName"].endswith(".lake.svc.lake.example"))
-        for monitor in self.rendered("secure").of("PodMonitor"):
-            self.assertEqual(monitor["spec"]["podMetricsEndpoints"][0]["tlsConfig"]["ca"],
-                             {"secret": {"name": "scheduler-tls", "key": "ca.crt"}})
-            self.assertNotIn("keySecret", monitor["spec"]["podMetricsEndpoints"][0]["tlsConfig"])
+        (endpoint,) = self.rendered("everything").one("PodMonitor", "-scheduler")["spec"]["podMetricsEndpoints"]
+        self.assertEqual(endpoint["scheme"], "https")
+        self.assertEqual(endpoint["authorization"]["credentials"], {"name": "windrow-token", "key": "value"})
+        self.assertEqual(endpoint["tlsConfig"]["keySecret"], {"name": "client-tls", "key": "tls.key"})
+        self.assertEqual(endpoint["tlsConfig"]["serverName"], "demo-windrow.lake.svc.lake.example")
+        (endpoint,) = self.rendered("secure").one("PodMonitor", "-scheduler")["spec"]["podMetricsEndpoints"]
+        self.assertEqual(endpoint["tlsConfig"]["ca"], {"secret": {"name": "scheduler-tls", "key": "ca.crt"}})
+        self.assertNotIn("keySecret", endpoint["tlsConfig"])
+
+    def test_the_token_is_not_sent_in_plain(self):
+        for name in ("secure", "everything"):
+            (endpoint,) = self.rendered(name).one("PodMonitor", "-executor")["spec"]["podMetricsEndpoints"]
+            self.assertEqual(endpoint["scheme"], "http")
+            self.assertFalse({"authorization", "tlsConfig"} & endpoint.keys())
+
+    def test_queries_may_hold_half_of_the_limit(self):
+        for limit, half in (("4Gi", 2 << 30), ("1.5Gi", 3 << 28), ("3000M", 1500000000), (8589934592, 4 << 30), ("1Ti", 1 << 39)):
+            executors = self.rendered(executor={"resources": {"limits": {"memory": limit}}}).one("StatefulSet", "-executor")
+            self.assertEqual(option(container(executors["spec"]["template"])["args"], "--memory-limit"), str(half))
+        executors = self.rendered(executor={"resources": {"limits": {"memory": None}}}).one("StatefulSet", "-executor")
+        self.assertNotIn("--memory-limit", container(executors["spec"]["template"])["args"])
 
     def test_clients_without_a_certificate_get_the_authority_and_no_key(self):
         job = self.rendered("secure").one("CronJob", "-orders")

@@ -239,6 +239,27 @@ httpGet:
 {{- end -}}
 {{- end -}}
 
+{{/*
+What queries of an executor may hold: as said, or half of the container's limit, since the program
+can't be sure to see that limit and would take half of the node's. Empty without either.
+*/}}
+{{- define "windrow.memoryLimit" -}}
+{{- $role := .Values.executor -}}
+{{- if not (kindIs "invalid" $role.memoryLimitBytes) -}}
+{{- int64 $role.memoryLimitBytes -}}
+{{- else -}}
+{{- with ($role.resources.limits | default dict).memory -}}
+{{- $text := toString . -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- if not (hasKey $units $unit) -}}
+{{- fail (printf "executor.resources.limits.memory: write %s with Ki, Mi, Gi or Ti, or set executor.memoryLimitBytes" $text) -}}
+{{- end -}}
+{{- divf (mulf (trimSuffix $unit $text | float64) (get $units $unit)) 2 | floor | int64 -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Slices that one executor should have, queued or running. */}}
 {{- define "windrow.slicesPerExecutor" -}}
 {{- default .Values.executor.slots .Values.autoscaling.slicesPerExecutor | int -}}
