@@ -1,12 +1,17 @@
 """The dashboard and the chart's queries ask for metrics that are documented, in the way of their kind."""
 
+import contextlib
+import http.server
+import io
 import json
 import re
+import threading
 import unittest
 
 import promql_parser
 
 import chart
+import compare_metrics
 
 PATH = chart.ROOT / "deploy/grafana/windrow.json"
 # What Prometheus adds when it scrapes pods.
@@ -107,6 +112,46 @@ class Queries(unittest.TestCase):
                       'windrow_executor_slots{status="free"}', "sum by (kind) (windrow_executors)"):
             with self.subTest(query=query), self.assertRaises(AssertionError):
                 self.check(query)
+
+
+class Comparison(unittest.TestCase):
+    """The script that compares a running cluster with the table."""
+
+    def compare(self, change=lambda text: text):
+        served = {"scheduler": "", "executor": ""}
+        for name, (kind, labels) in chart.metrics().items():
+            shown = ",".join(f'{label}="x"' for label in sorted(labels))
+            served[chart.roles()[name]] += f"# TYPE {name} {kind}\n{name}{{{shown}}} 0\n"
+
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(change(served[self.path.split("/")[1]]).encode())
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                status = compare_metrics.main([f"{url}/scheduler", f"{url}/executor"])
+            server.shutdown()
+        return status, said.getvalue()
+
+    def test_same(self):
+        self.assertEqual(self.compare(), (0, ""))
+
+    def test_missing_wrong_and_new(self):
+        status, said = self.compare(lambda text: text.replace("windrow_executors", "windrow_executers"))
+        self.assertEqual(status, 1)
+        self.assertIn("windrow_executors is promised and not served", said)
+        self.assertIn("windrow_executers is served and not documented", said)
+        status, said = self.compare(lambda text: text.replace("outcome=", "result="))
+        self.assertEqual(status, 1)
+        self.assertIn("windrow_tasks_total is promised as a counter with ['outcome']", said)
 
 
 if __name__ == "__main__":
