@@ -20,6 +20,19 @@ OLDEST, NEWEST = "1.27", "1.37"
 SERVERS = {"scheduler": "-scheduler", "executor": "-executor"}
 
 
+def ports(rendered, one, other, direction):
+    """Ports that the policies of `one` open between it and `other`."""
+    found = set()
+    for policy in rendered.of("NetworkPolicy"):
+        if one in rendered.selected(policy["spec"]["podSelector"]["matchLabels"]):
+            for rule in policy["spec"].get(direction, []):
+                for peer in rule.get("to" if direction == "egress" else "from", []):
+                    labels = peer.get("podSelector", {}).get("matchLabels")
+                    if labels and "namespaceSelector" not in peer and other in rendered.selected(labels):
+                        found |= {p["port"] for p in rule["ports"]}
+    return found
+
+
 def everywhere(test):
     """Runs a test for every file of values."""
     @functools.wraps(test)
@@ -152,10 +165,31 @@ class EveryRendering(unittest.TestCase):
                 if probe in container(template):
                     (how,) = [container(template)[probe][k] for k in ("httpGet", "tcpSocket") if k in container(template)[probe]]
                     self.assertIn(how["port"], known[name])
+
+    @everywhere
+    def test_policies_open_the_ports_of_pods(self, rendered):
+        numbers = {name: {p["containerPort"] for p in container(t).get("ports", [])} for name, t in rendered.templates().items()}
         for policy in rendered.of("NetworkPolicy"):
+            own = rendered.selected(policy["spec"]["podSelector"]["matchLabels"])
             for rule in policy["spec"].get("ingress", []):
-                (name,) = rendered.selected(policy["spec"]["podSelector"]["matchLabels"])
-                self.assertLessEqual({p["port"] for p in rule["ports"]}, known[name])
+                (name,) = own
+                self.assertLessEqual({p["port"] for p in rule["ports"]}, numbers[name])
+            for rule in policy["spec"]["egress"]:
+                for peer in rule.get("to", []):
+                    labels = peer.get("podSelector", {}).get("matchLabels", {})
+                    for name in rendered.selected(labels) if "app.kubernetes.io/name" in labels else ():
+                        self.assertLessEqual({p["port"] for p in rule["ports"]}, numbers[name])
+
+    def test_policies_let_through_what_is_needed(self):
+        rendered = Rendered(chart.values("everything"))
+        scheduler, executor = "demo-windrow-scheduler", "demo-windrow-executor"
+        jobs = {job["metadata"]["name"] for job in rendered.of("CronJob")}
+        wanted = {(executor, scheduler): 50050, (scheduler, executor): 6001, (executor, executor): 6001,
+                  **{(job, scheduler): 50050 for job in jobs}}
+        for one in rendered.templates():
+            for other in (scheduler, executor):
+                let = ports(rendered, one, other, "egress") & ports(rendered, other, one, "ingress")
+                self.assertEqual(let, {wanted[one, other]} if (one, other) in wanted else set(), f"{one} to {other}")
 
     @everywhere
     def test_grace_is_longer_than_the_draining(self, rendered):

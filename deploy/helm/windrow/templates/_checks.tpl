@@ -25,6 +25,9 @@ Included by the scheduler's Deployment, which is always there.
 {{- if and (eq .kind "keda") (not .keda.serverAddress) -}}
 {{- fail "autoscaling.kind keda needs autoscaling.keda.serverAddress, the URL of a Prometheus" -}}
 {{- end -}}
+{{- if and .keda.authModes (not .keda.authenticationRef) -}}
+{{- fail "autoscaling.keda.authModes needs autoscaling.keda.authenticationRef, the TriggerAuthentication with the secrets" -}}
+{{- end -}}
 {{- if and (eq .kind "hpa") (lt (int .minReplicas) 1) -}}
 {{- fail "autoscaling.minReplicas must be 1 or more with hpa; only keda starts from none" -}}
 {{- end -}}
