@@ -1,12 +1,14 @@
 """values.yaml, values.schema.json and the README say the same."""
 
 import json
+import re
 import unittest
 
 import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
+import chart
 import values_table
 from chart import CHART, ROOT
 
@@ -41,6 +43,18 @@ class Values(unittest.TestCase):
             return part | {"definitions": schema["definitions"]}
 
         compare(yaml.safe_load(TEXT), schema, "")
+
+    def test_examples_in_the_documentation_render(self):
+        found = 0
+        for path in (ROOT / "docs/kubernetes.md", CHART / "README.md"):
+            for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", path.read_text()):
+                example = yaml.safe_load(block)
+                if "apiVersion" not in example:
+                    with self.subTest(file=path.name, example=block):
+                        below = {} if "storage" in example else chart.values("minimal")
+                        self.assertTrue(chart.documents(chart.over(below, example)))
+                    found += 1
+        self.assertGreaterEqual(found, 3)
 
     def test_yaml_is_tidy(self):
         config = YamlLintConfig("{extends: default, rules: {line-length: {max: 200}, document-start: disable, "
