@@ -46,6 +46,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Compute a range of a flow's history anew, slice by slice
     Backfill(BackfillArgs),
+    /// Run tasks for a scheduler, until it is told to stop
+    Executor(ExecutorArgs),
 }
 
 #[derive(Debug, Args, Clone)]
@@ -85,6 +87,12 @@ pub struct UpdateArgs {
     /// Agree to rows that a full refresh takes away for good
     #[arg(long, short = 'y')]
     pub yes: bool,
+    /// Compute windows in slices of this unit, committed together: day, week, month, quarter or year [default: slices only where much is read]
+    #[arg(long, value_name = "UNIT")]
+    pub by: Option<String>,
+    /// Slices of a window that are computed at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub parallel: usize,
 }
 
 #[derive(Debug, Args, Clone)]
@@ -154,6 +162,59 @@ pub struct BackfillArgs {
     /// Go on with the flow's newest backfill that is not done, or with the one named
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     pub resume: Option<Option<String>>,
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct ExecutorArgs {
+    /// The scheduler to ask for tasks
+    #[arg(long, value_name = "HOST:PORT", env = "WINDROW_SCHEDULER")]
+    pub scheduler: String,
+    /// Tasks that run at the same time [default: the machine's cores]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<usize>,
+    /// Where other executors and the scheduler fetch what tasks made; port 0 is any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub bind: std::net::SocketAddr,
+    /// The host name or address under which others reach this executor [default: that of --bind]
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+    /// Folder for shuffle and spill files [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub work_dir: Option<PathBuf>,
+    /// Memory for sorts, aggregates and joins before they spill, for example 4g [default: half of the machine's, at most 4 GiB]
+    #[arg(long, value_name = "BYTES")]
+    pub memory_limit: Option<String>,
+    /// How long running tasks may go on after a stop was asked for
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub drain_seconds: u64,
+    /// Serve health and metrics there, in plain HTTP
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Option<std::net::SocketAddr>,
+    /// Bind another address than loopback although there are no certificates: whoever reaches it can read what tasks made
+    #[arg(long)]
+    pub insecure_remote: bool,
+    #[command(flatten)]
+    pub link: LinkArgs,
+}
+
+/// How the processes of a cluster know each other.
+#[derive(Debug, Args, Clone)]
+pub struct LinkArgs {
+    /// File with the token that the scheduler wants [default: the variable WINDROW_TOKEN]
+    #[arg(long, value_name = "FILE", env = "WINDROW_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// File with the certificate authority that other processes' certificates must come from
+    #[arg(long, value_name = "FILE", env = "WINDROW_TLS_CA")]
+    pub tls_ca: Option<PathBuf>,
+    /// File with this process's certificate
+    #[arg(long, value_name = "FILE", env = "WINDROW_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate
+    #[arg(long, value_name = "FILE", env = "WINDROW_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+    /// The name that other processes' certificates must have [default: the host's]
+    #[arg(long, value_name = "NAME", env = "WINDROW_TLS_NAME")]
+    pub tls_name: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

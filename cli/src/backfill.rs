@@ -76,6 +76,8 @@ async fn prepare(args: &BackfillArgs) -> Result<Backfill, Vec<Fault>> {
     Backfill::prepare(
         config,
         &BackfillOptions {
+            engine: None,
+            fence: None,
             flow: args.flow.clone(),
             column: args.column.clone(),
             from: args.from.clone(),

@@ -93,6 +93,8 @@ async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
         full_refresh_all: false,
         replace_where,
         yes: false,
+        by: None,
+        parallel: 1,
     };
     update::plan(&args(Vec::new())).await;
 

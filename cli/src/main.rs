@@ -4,6 +4,7 @@ mod args;
 mod backfill;
 mod demo;
 mod events;
+mod executor;
 mod init;
 mod text;
 mod update;
@@ -86,6 +87,7 @@ async fn run(cli: &Cli) -> ExitCode {
         Command::Vacuum(args) => vacuum::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Backfill(args) => backfill::run(args).await,
+        Command::Executor(args) => executor::run(args).await,
     }
 }
 

@@ -9,9 +9,11 @@ use anstream::{eprintln, println};
 use chrono::{DateTime, Utc};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
+use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::config::{ConfigOverrides, PipelineConfig};
 use windrow_scheduler::report::{FlowReport, SliceOutcome, UpdateReport, UpdateState};
+use windrow_scheduler::slicing::Slicing;
 use windrow_scheduler::update::{Progress, RowsAtRisk, Update, UpdateOptions};
 
 use crate::args::{Output, PipelineArgs, UpdateArgs};
@@ -119,16 +121,31 @@ fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOption
             ),
         }
     }
+    let by = args.by.as_ref().and_then(|word| {
+        let unit = Unit::of_word(word);
+        if unit.is_none() {
+            faults.push(Fault::new(
+                "WRONG_OPTION",
+                format!("--by `{word}` is not {}", Unit::WORDS),
+            ));
+        }
+        unit
+    });
     if !faults.is_empty() {
         return Err(faults);
     }
     Ok(UpdateOptions {
+        slicing: Slicing {
+            by,
+            parallel: args.parallel,
+        },
         refresh: args.refresh.clone(),
         full_refresh: args.full_refresh.clone(),
         full_refresh_all: args.full_refresh_all,
         replace_where,
         now,
         yes: args.yes,
+        ..UpdateOptions::default()
     })
 }
 

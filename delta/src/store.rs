@@ -22,6 +22,56 @@ impl StoreOptions {
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(options.into_iter().collect())
     }
+
+    /// What the environment of this process says about stores.
+    pub fn from_environment() -> Self {
+        let known = |key: &str| {
+            ["AWS_", "GOOGLE_", "AZURE_"]
+                .iter()
+                .any(|p| key.starts_with(p))
+        };
+        Self(
+            std::env::vars_os()
+                .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+                .filter(|(k, _)| known(k))
+                .map(|(k, v)| (k.to_lowercase(), v))
+                .collect(),
+        )
+    }
+
+    /// These options, and `others` over them.
+    #[must_use]
+    pub fn overlaid(mut self, others: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.0.extend(others);
+        self
+    }
+
+    /// The options that say where a store is and how to speak to it, without any that could open
+    /// it: what may be written into a plan or a message.
+    pub fn without_secrets(&self) -> BTreeMap<String, String> {
+        self.0
+            .iter()
+            .filter(|(key, _)| tells_a_place(key))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+}
+
+/// Whether an option is about a place or a manner, by the words in its name; any other might be a
+/// secret.
+fn tells_a_place(key: &str) -> bool {
+    const PLACES: [&str; 8] = [
+        "region",
+        "endpoint",
+        "allow_http",
+        "virtual_hosted",
+        "s3_express",
+        "unsigned_payload",
+        "conditional_put",
+        "account_name",
+    ];
+    let key = key.to_lowercase();
+    PLACES.iter().any(|word| key.contains(word)) && !key.contains("credential")
 }
 
 impl fmt::Debug for StoreOptions {

@@ -32,6 +32,13 @@ pub(crate) fn function(convert: impl Convert) -> ScalarUDF {
     })
 }
 
+/// What `udf` does, if it is a function of this kind.
+pub(crate) fn of<C: Convert>(udf: &ScalarUDF) -> Option<&C> {
+    udf.inner()
+        .downcast_ref::<Function<C>>()
+        .map(|function| &function.convert)
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Function<C> {
     convert: C,

@@ -6,13 +6,20 @@
 
 pub mod codec;
 mod convert;
+pub mod failure;
 pub mod files;
 mod full_join;
+pub mod kept_rows;
+pub mod link;
 pub mod local;
+pub mod one_task;
 pub mod predicate;
+pub mod process;
 mod relabel;
 pub mod scan;
 pub mod session;
 pub mod spark;
 pub mod stage;
+mod status;
 pub mod store_cast;
+pub mod stores;

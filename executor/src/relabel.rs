@@ -33,8 +33,8 @@ pub(crate) fn relabel(
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Relabel {
-    to: DataType,
+pub(crate) struct Relabel {
+    pub(crate) to: DataType,
 }
 
 impl Convert for Relabel {

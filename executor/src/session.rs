@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ballista_core::extension::SessionConfigExt;
 use chrono::{DateTime, Utc};
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub memory_limit: Option<usize>,
     /// Partitions that a query runs in; default: the processor's cores.
     pub partitions: Option<usize>,
+    /// Plans must be able to run in several processes, which share nothing.
+    pub distributed: bool,
 }
 
 /// What all sessions of a process share: memory, spill files, object stores.
@@ -41,6 +44,7 @@ pub struct Engine {
     runtime: Arc<RuntimeEnv>,
     partitions: usize,
     memory_limit: usize,
+    distributed: bool,
     /// A state without tables, of which the next one of the same settings is a copy.
     pattern: Arc<Mutex<Option<Pattern>>>,
 }
@@ -71,6 +75,7 @@ impl Engine {
             runtime,
             partitions,
             memory_limit,
+            distributed: options.distributed,
             pattern: Arc::default(),
         })
     }
@@ -114,7 +119,11 @@ impl Engine {
     }
 
     fn build(&self, time_zone: &str, spilling_joins: bool) -> Result<SessionState> {
-        let mut config = spark::session_config(time_zone).with_target_partitions(self.partitions);
+        let mut config = spark::session_config(time_zone);
+        if self.distributed {
+            config = config.upgrade_for_ballista();
+        }
+        let mut config = config.with_target_partitions(self.partitions);
         let options = config.options_mut();
         options.optimizer.prefer_hash_join = !spilling_joins;
         // Spark writes times as 96-bit integers by default; they are microseconds to Delta.
@@ -257,7 +266,7 @@ pub fn register_table(
         .map_err(|e| DataFusionError::Plan(format!("table `{name}` cannot be registered: {e}")))
 }
 
-fn default_memory() -> usize {
+pub(crate) fn default_memory() -> usize {
     const MOST: usize = 4 << 30;
     let total = std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -70,8 +70,10 @@ pub struct StageSpec {
     pub stats_columns: Vec<String>,
     /// Bytes at which a file is closed.
     pub target_file_size: u64,
-    /// First part of each file's name: update, slice and attempt. The task's number follows.
+    /// First part of each file's name: update and slice. The attempt and the task follow.
     pub file_prefix: String,
+    /// Which try of the same work this is: files of another try never have the same name.
+    pub attempt: u32,
 }
 
 /// What a row of the node's output says.
@@ -200,6 +202,16 @@ impl StageExec {
         &self.spec
     }
 
+    /// The same work as another try.
+    #[must_use]
+    pub fn with_attempt(&self, attempt: u32) -> Self {
+        let spec = StageSpec {
+            attempt,
+            ..self.spec.clone()
+        };
+        Self::new(spec, self.rules.clone(), self.input.clone())
+    }
+
     pub fn rules(&self) -> &[RowRule] {
         &self.rules
     }
@@ -280,10 +292,15 @@ impl ExecutionPlan for StageExec {
             .object_store_registry
             .get_store(&url)?;
         let schema = input.schema();
+        let (task, label) = match context.task_id().as_deref().and_then(remote_task) {
+            Some((task, label)) => (task, label),
+            None => (partition as u32, partition.to_string()),
+        };
         let task = StageTask {
             spec: self.spec.clone(),
             rules: self.rules.clone(),
-            task: partition as u32,
+            task,
+            label,
             store,
             file_schema: file_schema(&schema, &self.spec.partition_columns),
             schema,
@@ -298,6 +315,15 @@ impl ExecutionPlan for StageExec {
             stream,
         )))
     }
+}
+
+/// The number and the name of a task of the distributed runtime, which calls it
+/// `TID job/stage.attempt/task.attempt`. Each of its tasks sees its partition as the first one.
+fn remote_task(id: &str) -> Option<(u32, String)> {
+    let mut parts = id.strip_prefix("TID ")?.split('/').skip(1);
+    let (stage, task) = (parts.next()?, parts.next()?);
+    let number = task.split('.').next()?.parse().ok()?;
+    Some((number, format!("{task}-{stage}")))
 }
 
 fn file_schema(schema: &Schema, partition_columns: &[usize]) -> SchemaRef {
@@ -323,6 +349,7 @@ struct StageTask {
     spec: StageSpec,
     rules: Vec<RowRule>,
     task: u32,
+    label: String,
     store: Arc<dyn ObjectStore>,
     schema: SchemaRef,
     file_schema: SchemaRef,
@@ -439,9 +466,10 @@ impl StageTask {
             path.push('/');
         }
         path.push_str(&format!(
-            "{}-t{}-{:05}.zstd.parquet",
+            "{}-a{}-t{}-{:05}.zstd.parquet",
             self.spec.file_prefix,
-            self.task,
+            self.spec.attempt,
+            self.label,
             self.done.len()
         ));
         let properties = WriterProperties::builder()

@@ -22,9 +22,9 @@ pub fn store_cast(expr: Expr, column: &str, to: &DataType) -> Expr {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct StoreCast {
-    column: String,
-    to: DataType,
+pub(crate) struct StoreCast {
+    pub(crate) column: String,
+    pub(crate) to: DataType,
 }
 
 impl Convert for StoreCast {

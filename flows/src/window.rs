@@ -142,7 +142,8 @@ impl Ordinal {
         }
     }
 
-    fn scalar(&self, data_type: &DataType) -> Option<ScalarValue> {
+    /// The value as one of this type; `None` when it is of another.
+    pub fn scalar(&self, data_type: &DataType) -> Option<ScalarValue> {
         let scalar = match (self, data_type) {
             (Self::Text(v), DataType::Utf8) => ScalarValue::Utf8(Some(v.clone())),
             (Self::Int { value, .. }, DataType::Int8) => {

@@ -28,9 +28,11 @@ use windrow_flows::sql::parse_predicate;
 
 use crate::bind::Upstream;
 use crate::config::PipelineConfig;
+use crate::engine::StageEngine;
 use crate::events::{Level, below};
 use crate::facts::short_fingerprint;
 use crate::flow::FlowPlan;
+use crate::lease::Fence;
 use crate::report::{
     BackfillReport, FlowReport, FlowStatus, Problem, SliceOutcome, UpdateReport, UpdateState,
 };
@@ -70,6 +72,10 @@ pub struct BackfillOptions {
     pub newest_first: bool,
     pub resume: Resume,
     pub now: Option<DateTime<Utc>>,
+    /// Where slices are computed; in this process unless said.
+    pub engine: Option<Arc<dyn StageEngine>>,
+    /// Asked before every commit whether this process still may.
+    pub fence: Option<Arc<dyn Fence>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +161,8 @@ impl Backfill {
             &UpdateOptions {
                 refresh: vec![options.flow.clone()],
                 now: options.now,
+                engine: options.engine.clone(),
+                fence: options.fence.clone(),
                 ..UpdateOptions::default()
             },
         )

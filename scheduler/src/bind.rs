@@ -22,6 +22,7 @@ use futures::{FutureExt, StreamExt, future, stream};
 use tokio::sync::Mutex;
 use url::Url;
 use windrow_delta::{Location, Table, TableError};
+pub use windrow_executor::failure::words_of;
 use windrow_executor::files;
 use windrow_executor::scan::{DeltaSource, PlannedTable, ScanLog};
 use windrow_executor::session::{Engine, register_table};
@@ -749,7 +750,7 @@ pub fn fault_of(error: &DataFusionError, query: &QueryText) -> Fault {
             _ => {}
         }
     }
-    let (code, message) = words_of(error);
+    let (code, message) = fault_words(error);
     Fault::new(code, message).at(span.or_else(whole))
 }
 
@@ -761,32 +762,10 @@ fn ast_span(span: datafusion::common::Span) -> datafusion::sql::sqlparser::token
     )
 }
 
-/// A code and a plain message for an error of planning or running.
-pub fn words_of(error: &DataFusionError) -> (&'static str, String) {
-    let root = error.find_root();
-    if let DataFusionError::External(inner) = root {
-        if let Some(table) = inner.downcast_ref::<TableError>() {
-            return (table.code(), table.to_string());
-        }
-        if let Some(broken) = inner.downcast_ref::<windrow_executor::stage::RuleBroken>() {
-            return (broken.code(), broken.to_string());
-        }
+/// Code and message for an error of planning, which happened in this process.
+pub fn fault_words(error: &DataFusionError) -> (&'static str, String) {
+    match words_of(error) {
+        (std::borrow::Cow::Borrowed(code), message) => (code, message),
+        (std::borrow::Cow::Owned(_), message) => ("QUERY_FAILED", message),
     }
-    let text = root.to_string();
-    let plain = root.strip_backtrace();
-    let message = if plain.is_empty() { text } else { plain };
-    let message = windrow_delta::error::plain(&message);
-    let message = windrow_executor::spark::plain_message(&message).to_string();
-    let code = match root {
-        DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
-        DataFusionError::ObjectStore(_) => "STORAGE_NOT_REACHABLE",
-        DataFusionError::ParquetError(_) => "FILE_NOT_READABLE",
-        DataFusionError::Plan(_) | DataFusionError::SchemaError(..) | DataFusionError::SQL(..) => {
-            "QUERY_NOT_VALID"
-        }
-        DataFusionError::NotImplemented(_) => "SYNTAX_NOT_AVAILABLE",
-        DataFusionError::Internal(_) => "INTERNAL",
-        _ => "QUERY_FAILED",
-    };
-    (code, message)
 }

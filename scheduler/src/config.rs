@@ -120,7 +120,7 @@ impl PipelineConfig {
             tables: Vec::new(),
             catalogs: Vec::new(),
             allowed_paths: Vec::new(),
-            store_options: StoreOptions::new(environment()),
+            store_options: StoreOptions::from_environment(),
             sources: vec![source],
         };
         config.allow_defaults()?;
@@ -264,8 +264,7 @@ impl Reader {
         let tables = self.locations("tables");
         let catalogs = self.locations("catalogs");
         let allowed_paths = self.allowed();
-        let mut options: BTreeMap<String, String> = environment().into_iter().collect();
-        options.extend(self.pairs("object_store"));
+        let store_options = StoreOptions::from_environment().overlaid(self.pairs("object_store"));
         self.refuse_secrets();
         let sources = self.libraries();
         let Some(storage) = storage else {
@@ -284,7 +283,7 @@ impl Reader {
             tables,
             catalogs,
             allowed_paths,
-            store_options: StoreOptions::new(options),
+            store_options,
             sources,
         };
         config.allow_defaults()?;
@@ -471,17 +470,6 @@ impl Reader {
 }
 
 /// Every `AWS_*`, `GOOGLE_*` and `AZURE_*` variable, in the spelling that object stores know.
-fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-        .filter(|(k, _)| {
-            ["AWS_", "GOOGLE_", "AZURE_"]
-                .iter()
-                .any(|p| k.starts_with(p))
-        })
-        .map(|(k, v)| (k.to_lowercase(), v))
-        .collect()
-}
 
 fn yaml_words(name: &str, error: &str) -> String {
     let plain = error

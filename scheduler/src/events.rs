@@ -225,7 +225,8 @@ pub async fn append(
             "id".into(),
         ],
         target_file_size: 128 << 20,
-        file_prefix: format!("part-{update_id}-s0-a0"),
+        file_prefix: format!("part-{update_id}-s0"),
+        attempt: 0,
     };
     let plan = local::stage_plan(input, spec, Vec::new(), 1).map_err(query)?;
     let staged = local::run_stage(state, plan).await.map_err(query)?;

@@ -6,8 +6,10 @@
 
 pub mod backfill;
 pub mod bind;
+pub mod cluster;
 pub mod config;
 mod contents;
+pub mod engine;
 pub mod event_reader;
 pub mod events;
 mod evolve;
@@ -15,6 +17,7 @@ mod facts;
 mod failpoint;
 mod flow;
 mod incremental;
+pub mod lease;
 mod planning;
 mod predicate;
 pub mod project;
@@ -23,7 +26,8 @@ mod references;
 mod removal;
 pub mod report;
 mod run;
-mod selection;
+pub mod selection;
+pub mod slicing;
 mod stager;
 pub mod update;
 mod update_events;

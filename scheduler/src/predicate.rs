@@ -18,7 +18,7 @@ use windrow_flows::fault::Fault;
 use windrow_flows::name;
 use windrow_flows::types::sql_name;
 
-use crate::bind::words_of;
+use crate::bind::fault_words;
 
 /// A predicate, typed, with what the refresh needs to know of it.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ fn predicate_fault(
     {
         return column_not_found(&field.name, schema, table).at(place);
     }
-    let (code, message) = words_of(error);
+    let (code, message) = fault_words(error);
     let code = if matches!(code, "QUERY_NOT_VALID" | "QUERY_FAILED") {
         "PREDICATE_NOT_VALID"
     } else {

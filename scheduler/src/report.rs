@@ -53,6 +53,9 @@ pub struct FlowMetrics {
     pub bytes_scanned: u64,
     pub bytes_written: u64,
     pub duration_ms: u64,
+    /// Parts in which the window was computed.
+    #[serde(skip)]
+    pub num_slices: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use windrow_delta::commit::{Outcome, checkpoint_if_due, checkpoint_is_due};
 use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
 use windrow_delta::{Location, Table, TableError};
@@ -20,13 +21,16 @@ use windrow_flows::refresh::{Decision, Technique};
 
 use crate::bind::words_of;
 use crate::contents::{commit_of, metadata_differs};
+use crate::engine::StageEngine;
 use crate::facts;
 use crate::failpoint;
 use crate::flow::{FlowPlan, OWNER, ScanFilters, source_reports};
+use crate::lease::Fence;
 use crate::project::Project;
 use crate::rebase;
 use crate::removal::{Removal, RemovalPlanner};
 use crate::report::{FlowMetrics, Problem, SourceReport};
+use crate::slicing::{self, Slicing};
 use crate::stager::Stager;
 
 /// How often a removal is planned against newer versions before the flow gives up.
@@ -41,6 +45,9 @@ pub struct RunContext<'a> {
     pub clock: DateTime<Utc>,
     pub partitions: usize,
     pub memory_limit: usize,
+    pub stages: Arc<dyn StageEngine>,
+    pub fence: Option<Arc<dyn Fence>>,
+    pub slicing: &'a Slicing,
     /// The slice of a backfill that this is.
     pub slice: Option<&'a SliceRun>,
 }
@@ -94,9 +101,9 @@ impl From<DataFusionError> for Stopped {
     fn from(error: DataFusionError) -> Self {
         let (code, message) = words_of(&error);
         Self::Failed(Problem {
+            help: help_for(&code),
             code: code.into(),
             message,
-            help: help_for(code),
         })
     }
 }
@@ -194,11 +201,7 @@ async fn stage_and_commit(
     let mut target = plan.existing.clone();
     let mut planned = None;
     if let Some(rows) = &work.rows {
-        let physical = if work.typed {
-            local::physical_of_typed(&plan.bound.state, rows.clone()).await?
-        } else {
-            local::physical(&plan.bound.state, rows).await?
-        };
+        let whole = physical(plan, work, rows.clone()).await?;
         let scanned;
         (sources, scanned) = source_reports(plan, filters);
         if may_replan && joins_may_not_fit(rows, &sources, context.memory_limit) {
@@ -212,7 +215,25 @@ async fn stage_and_commit(
                 _ => Ok(None),
             }
         };
-        let (staged, removal) = futures::join!(stager.stage(physical, scanned, true), removal);
+        let technique = work.decision.technique;
+        let slices = slicing::slices(
+            plan,
+            rows,
+            technique,
+            context.slicing,
+            context.clock,
+            scanned,
+        )?;
+        metrics.num_slices = slices.len() as u64;
+        let mut parts = vec![whole];
+        if slices.len() > 1 {
+            parts.clear();
+            for slice in slices {
+                parts.push(physical(plan, work, slice).await?);
+            }
+        }
+        let staging = stager.stage_slices(parts, scanned, context.slicing.parallel);
+        let (staged, removal) = futures::join!(staging, removal);
         let staged = staged?;
         metrics.num_output_rows = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
         stager.files.extend(staged);
@@ -311,6 +332,13 @@ async fn stage_and_commit(
                 &new_state,
                 &staged_state,
             )?;
+            if let Some(Err(message)) = context.fence.as_ref().map(|f| f.may_commit()) {
+                return Err(Stopped::Failed(Problem {
+                    code: "LEASE_LOST".into(),
+                    message,
+                    help: Some("the scheduler that leads now runs the update again".into()),
+                }));
+            }
             match commit.attempt(&stager.location, version).await? {
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
@@ -369,6 +397,17 @@ async fn stage_and_commit(
         ),
         help: Some("run the update again when the other writers are done".into()),
     }))
+}
+
+async fn physical(
+    plan: &FlowPlan,
+    work: &Work,
+    rows: LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    match work.typed {
+        true => local::physical_of_typed(&plan.bound.state, rows).await,
+        false => local::physical(&plan.bound.state, &rows).await,
+    }
 }
 
 /// A foreign commit may change rows, but neither the columns nor the owner.

@@ -32,7 +32,13 @@ pub fn engine_options(project: &Project) -> Result<EngineOptions, Fault> {
     Ok(EngineOptions {
         memory_limit: number("windrow.memoryLimit")?,
         partitions: number("windrow.partitions")?,
+        distributed: false,
     })
+}
+
+/// A number of bytes as settings write it, such as `64m` or `4g`.
+pub fn bytes(text: &str) -> Option<u64> {
+    crate::stager::parse_bytes(text)
 }
 
 /// Windrow's own settings; those of other engines are passed over.

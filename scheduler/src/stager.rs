@@ -8,6 +8,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
+use futures::{FutureExt, StreamExt};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use windrow_delta::stats::indexed_columns;
@@ -16,6 +17,7 @@ use windrow_executor::local;
 use windrow_executor::stage::{RowRule, RuleKind, StageSpec, StagedFile};
 
 use crate::contents::wanted_properties;
+use crate::engine::{StageEngine, StageJob};
 use crate::evolve::Fill;
 use crate::flow::{FlowPlan, planned};
 use crate::project::ProjectTable;
@@ -29,6 +31,8 @@ pub(crate) struct Stager<'a> {
     spec: StageSpec,
     rules: Vec<RowRule>,
     partitions: usize,
+    engine: Arc<dyn StageEngine>,
+    job: StageJob,
     /// The window's rows.
     pub(crate) files: Vec<StagedFile>,
     /// Everything that was staged, used or not.
@@ -77,10 +81,18 @@ impl<'a> Stager<'a> {
                 stats_columns: indexed_columns(&names, &map),
                 target_file_size,
                 file_prefix: String::new(),
+                attempt: 0,
             },
             rules: rules(plan, &properties)?,
             location: location.clone(),
             partitions: context.partitions,
+            engine: context.stages.clone(),
+            job: StageJob {
+                update: context.update_id.to_string(),
+                flow: context.project.flows[plan.flow].name.clone(),
+                slice: context.slice.map_or(0, |s| s.number),
+                stores: context.project.config.store_options.clone(),
+            },
             files: Vec::new(),
             all: Vec::new(),
             copies: 0,
@@ -89,21 +101,87 @@ impl<'a> Stager<'a> {
     }
 
     fn named(mut self, update_id: &str, slice: usize) -> Self {
-        self.spec.file_prefix = format!("part-{update_id}-s{slice}-a0");
+        self.spec.file_prefix = format!("part-{update_id}-s{slice}");
         self
     }
 
-    pub(crate) async fn stage(
+    /// Stages the window's rows, slice by slice, at most `parallel` of them at a time.
+    pub(crate) async fn stage_slices(
+        &mut self,
+        slices: Vec<Arc<dyn ExecutionPlan>>,
+        input_bytes: u64,
+        parallel: usize,
+    ) -> Result<Vec<StagedFile>, DataFusionError> {
+        let count = slices.len();
+        let outcomes: Vec<_> = {
+            let this = &*self;
+            let running: Vec<_> = slices
+                .into_iter()
+                .enumerate()
+                .map(|(number, rows)| this.slice(number, count, rows, input_bytes).boxed())
+                .collect();
+            futures::stream::iter(running)
+                .buffered(parallel.max(1))
+                .collect()
+                .await
+        };
+        // What the others staged must be known when one of them failed.
+        let mut files = Vec::new();
+        let mut failed = None;
+        for outcome in outcomes {
+            match outcome {
+                Ok(staged) => files.extend(staged),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        self.all.extend(files.iter().map(|f| f.path.clone()));
+        match failed {
+            None => Ok(files),
+            Some(error) => Err(error),
+        }
+    }
+
+    async fn slice(
+        &self,
+        number: usize,
+        count: usize,
+        rows: Arc<dyn ExecutionPlan>,
+        input_bytes: u64,
+    ) -> Result<Vec<StagedFile>, DataFusionError> {
+        let (mut spec, mut job) = (self.spec.clone(), self.job.clone());
+        if count > 1 {
+            spec.file_prefix = format!("{}.{number}", spec.file_prefix);
+            job.slice = number;
+        }
+        let bytes = input_bytes / count.max(1) as u64;
+        self.run(rows, spec, &job, bytes, true).await
+    }
+
+    async fn stage(
         &mut self,
         rows: Arc<dyn ExecutionPlan>,
         input_bytes: u64,
         in_window: bool,
     ) -> Result<Vec<StagedFile>, DataFusionError> {
-        let by_size = (input_bytes / self.spec.target_file_size.max(1) + 1)
+        let (spec, job) = (self.spec.clone(), self.job.clone());
+        let files = self.run(rows, spec, &job, input_bytes, in_window).await?;
+        self.all.extend(files.iter().map(|f| f.path.clone()));
+        Ok(files)
+    }
+
+    async fn run(
+        &self,
+        rows: Arc<dyn ExecutionPlan>,
+        spec: StageSpec,
+        job: &StageJob,
+        input_bytes: u64,
+        in_window: bool,
+    ) -> Result<Vec<StagedFile>, DataFusionError> {
+        let by_size = (input_bytes / spec.target_file_size.max(1) + 1)
             .min(self.partitions as u64)
             .max(1) as usize;
         // The rows of a partition value meet in one task: more tasks make no more files.
-        let writers = match self.spec.partition_columns.is_empty() {
+        let writers = match spec.partition_columns.is_empty() {
             true => by_size,
             false => self.partitions.max(1),
         };
@@ -114,10 +192,10 @@ impl<'a> Stager<'a> {
             Vec::new()
         };
         let named = self.with_table_names(rows)?;
-        let plan = local::stage_plan(named, self.spec.clone(), rules, writers)?;
-        let files = local::run_stage(&self.plan.bound.state, plan).await?;
-        self.all.extend(files.iter().map(|f| f.path.clone()));
-        Ok(files)
+        let plan = local::stage_plan(named, spec, rules, writers)?;
+        self.engine
+            .run_stage(job, &self.plan.bound.state, plan)
+            .await
     }
 
     /// Copies the rows that stay of straddling files.
@@ -264,6 +342,7 @@ fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule
     Ok(rules)
 }
 
+/// A number of bytes, also as `64m` or `4g`.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim().to_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());

@@ -18,8 +18,10 @@ use windrow_flows::refresh::Technique;
 
 use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
+use crate::engine::{InProcess, StageEngine};
 use crate::events::{self, Level, Pending, PendingTarget, Recorder};
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
+use crate::lease::Fence;
 use crate::planning::Prepared;
 use crate::project::Project;
 use crate::references;
@@ -30,6 +32,7 @@ use crate::report::{
 };
 use crate::run::{Done, RunContext, SliceRun, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
+use crate::slicing::Slicing;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -46,6 +49,11 @@ pub struct UpdateOptions {
     pub now: Option<DateTime<Utc>>,
     /// Rows that a full refresh takes away for good are agreed to.
     pub yes: bool,
+    /// Where what is staged is computed; in this process unless said.
+    pub engine: Option<Arc<dyn StageEngine>>,
+    /// Asked before every commit whether this process still may.
+    pub fence: Option<Arc<dyn Fence>>,
+    pub slicing: Slicing,
 }
 
 /// Told of what happens while an update runs.
@@ -74,6 +82,9 @@ pub struct Update {
 pub(crate) struct Inner {
     pub(crate) project: Project,
     pub(crate) engine: Engine,
+    pub(crate) stages: Arc<dyn StageEngine>,
+    pub(crate) fence: Option<Arc<dyn Fence>>,
+    pub(crate) slicing: Slicing,
     pub(crate) sources: Sources,
     pub(crate) clock: DateTime<Utc>,
     pub(crate) id: String,
@@ -97,7 +108,16 @@ impl Update {
     ) -> Result<Self, Vec<Fault>> {
         let (project, mut faults) = Project::read(config);
         let clock = options.now.unwrap_or_else(Utc::now);
-        let engine = Engine::new(&engine_options(&project).map_err(|f| vec![f])?)
+        let stages = options
+            .engine
+            .clone()
+            .unwrap_or_else(|| Arc::new(InProcess));
+        let mut engine_options = engine_options(&project).map_err(|f| vec![f])?;
+        engine_options.distributed = stages.is_distributed();
+        if engine_options.partitions.is_none() {
+            engine_options.partitions = stages.partitions().await;
+        }
+        let engine = Engine::new(&engine_options)
             .map_err(|e| vec![Fault::new("ENGINE_NOT_STARTED", e.to_string())])?;
         check_settings(&project, &mut faults);
         if faults.iter().any(|f| f.code == "UNKNOWN_TIME_ZONE") {
@@ -154,6 +174,9 @@ impl Update {
             inner: Arc::new(Inner {
                 project,
                 engine,
+                stages,
+                fence: options.fence.clone(),
+                slicing: options.slicing.clone(),
                 sources,
                 clock,
                 id,
@@ -741,6 +764,7 @@ impl Inner {
         match self.try_run(index, upstream, attempt, &mut report).await {
             Ok(done) => {
                 report.status = FlowStatus::Completed;
+                report.slices.total = report.slices.total.max(done.metrics.num_slices);
                 report.slices.completed = report.slices.total;
                 report.table_version = Some(done.version);
                 report.metrics = done.metrics;
@@ -792,6 +816,9 @@ impl Inner {
                 update_id: &self.id,
                 clock: self.clock,
                 partitions: self.engine.partitions(),
+                stages: self.stages.clone(),
+                fence: self.fence.clone(),
+                slicing: &self.slicing,
                 memory_limit: self.engine.memory_limit(),
                 slice: attempt.slice.as_deref(),
             };

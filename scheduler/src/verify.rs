@@ -34,7 +34,7 @@ use windrow_flows::fault::Fault;
 use windrow_flows::name;
 use windrow_flows::window::Window;
 
-use crate::bind::{Sources, Upstream, words_of};
+use crate::bind::{Sources, Upstream, fault_words};
 use crate::config::PipelineConfig;
 use crate::facts;
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow};
@@ -457,7 +457,7 @@ fn check_fault(error: &DataFusionError) -> Fault {
         }
         cause = inner.source();
     }
-    let (code, message) = words_of(error);
+    let (code, message) = fault_words(error);
     Fault::new(code, message)
 }
 

@@ -6,6 +6,8 @@
 //! have modules of their own.
 
 mod cells;
+mod chaos;
+mod cluster;
 mod crash;
 mod deploy;
 mod foreign;

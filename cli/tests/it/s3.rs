@@ -22,12 +22,12 @@ const SCENARIOS: [&str; 6] = [
 ];
 
 /// A running server; ended, by its id, when the last test lets go of it.
-struct Server {
+pub struct Server {
     variables: HashMap<String, String>,
 }
 
 impl Server {
-    fn shared() -> Outcome<Arc<Self>> {
+    pub fn shared() -> Outcome<Arc<Self>> {
         static RUNNING: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(server) = running.upgrade() {
@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// A lake of its own.
-    fn lake(&self) -> Outcome<Lake> {
+    pub fn lake(&self) -> Outcome<Lake> {
         let bucket = self
             .variables
             .get("WINDROW_TEST_BUCKET")
@@ -290,7 +290,7 @@ fn a_store_without_conditional_puts() {
         pipeline
             .lake
             .options
-            .insert("AWS_ENDPOINT_URL".into(), proxy.endpoint.clone());
+            .insert("AWS_ENDPOINT_URL".into(), proxy.0.endpoint.clone());
         let refused = pipeline.call("run", &[]).await?.expect_exit(2)?;
         let code = refused.report()?["error"]["code"].clone();
         if code != "STORE_WITHOUT_CONDITIONAL_PUT" {
@@ -311,16 +311,43 @@ fn a_store_without_conditional_puts() {
 }
 
 /// A way to the server on which `If-None-Match` is forgotten. Ended, by its id, when it is dropped.
-struct Forgetful {
+struct Forgetful(Proxy);
+
+impl Forgetful {
+    fn start(server: &Server) -> Outcome<Self> {
+        Proxy::start(server, "forgetful.py", &[]).map(Self)
+    }
+}
+
+/// A way to the server on which a share of the requests goes wrong.
+pub struct Faulty {
+    _proxy: Proxy,
+    pub endpoint: String,
+}
+
+impl Faulty {
+    pub fn start(server: &Server, share: &str, seed: u64) -> Outcome<Self> {
+        let arguments = ["--share", share, "--seed", &seed.to_string()];
+        let proxy = Proxy::start(server, "faulty.py", &arguments)?;
+        Ok(Self {
+            endpoint: proxy.endpoint.clone(),
+            _proxy: proxy,
+        })
+    }
+}
+
+/// A process between a client and the server. Ended, by its id, when it is dropped.
+struct Proxy {
     process: std::process::Child,
     endpoint: String,
 }
 
-impl Forgetful {
-    fn start(server: &Server) -> Outcome<Self> {
+impl Proxy {
+    fn start(server: &Server, script: &str, arguments: &[&str]) -> Outcome<Self> {
         use std::io::BufRead;
         let mut process = Command::new(python::interpreter()?)
-            .arg(python::folder().join("s3/forgetful.py"))
+            .arg(python::folder().join("s3").join(script))
+            .args(arguments)
             .envs(&server.variables)
             .stdout(std::process::Stdio::piped())
             .spawn()
@@ -340,7 +367,7 @@ impl Forgetful {
     }
 }
 
-impl Drop for Forgetful {
+impl Drop for Proxy {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -105,8 +105,8 @@ fn over_the_wire(
     plan: &Arc<dyn ExecutionPlan>,
     context: &TaskContext,
 ) -> Result<Arc<dyn ExecutionPlan>, String> {
-    PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), &WindrowCodec)
-        .and_then(|node| node.try_into_physical_plan(context, &WindrowCodec))
+    PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), &WindrowCodec::default())
+        .and_then(|node| node.try_into_physical_plan(context, &WindrowCodec::default()))
         .map_err(|error| format!("over the wire: {error}"))
 }
 

@@ -39,7 +39,8 @@ fn plan(folder: &std::path::Path, least: i64) -> Arc<dyn ExecutionPlan> {
         partition_columns: vec![0],
         stats_columns: vec!["n".into()],
         target_file_size: 1 << 20,
-        file_prefix: "part-u-s0-a0".into(),
+        file_prefix: "part-u-s0".into(),
+        attempt: 0,
     };
     let input = input();
     let rule = RowRule {
@@ -57,8 +58,9 @@ fn plan(folder: &std::path::Path, least: i64) -> Arc<dyn ExecutionPlan> {
 }
 
 fn over_the_wire(plan: Arc<dyn ExecutionPlan>, context: &TaskContext) -> Arc<dyn ExecutionPlan> {
-    let node = PhysicalPlanNode::try_from_physical_plan(plan, &WindrowCodec).unwrap();
-    node.try_into_physical_plan(context, &WindrowCodec).unwrap()
+    let node = PhysicalPlanNode::try_from_physical_plan(plan, &WindrowCodec::default()).unwrap();
+    node.try_into_physical_plan(context, &WindrowCodec::default())
+        .unwrap()
 }
 
 async fn run(

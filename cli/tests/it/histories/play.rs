@@ -324,6 +324,7 @@ impl<'a> Player<'a> {
         let mut options = UpdateOptions {
             now: Some(now),
             yes: true,
+            engine: crate::cluster::engine(),
             ..UpdateOptions::default()
         };
         match special {

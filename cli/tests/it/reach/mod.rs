@@ -261,6 +261,7 @@ impl Suite {
             now: chrono::DateTime::parse_from_rfc3339(NOW)
                 .ok()
                 .map(|t| t.with_timezone(&chrono::Utc)),
+            engine: crate::cluster::engine(),
             ..UpdateOptions::default()
         };
         let report = inside::update(config, &options)

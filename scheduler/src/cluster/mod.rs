@@ -1,0 +1,201 @@
+//! Staging plans on executors, over Ballista.
+//!
+//! A job of the runtime is all or nothing for us. Its own way to go on after the loss of an executor
+//! gives rows twice, or never ends: so when an executor is lost, every job that runs is ended and
+//! begun anew by us, under another attempt, and the result of a job counts only if none of its
+//! stages ran twice and each partition of the result is there once. `job` runs one, `shape` makes a
+//! plan fit for it, `results` fetches what it staged, `door` is what executors see,
+//! `attendance` who of them is there.
+
+mod attendance;
+mod door;
+mod job;
+mod results;
+mod shape;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::SchedulerConfig;
+use ballista_scheduler::scheduler_process::create_scheduler;
+use ballista_scheduler::scheduler_server::SchedulerServer;
+use datafusion::common::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tonic::service::RoutesBuilder;
+use windrow_executor::codec::WindrowCodec;
+use windrow_executor::link::Link;
+use windrow_executor::process::{MESSAGE_BYTES, task_config};
+use windrow_executor::stage::StagedFile;
+use windrow_proto::v1::executor_service_server::ExecutorServiceServer;
+
+use crate::engine::{StageEngine, StageJob};
+use attendance::Attendance;
+use door::Door;
+
+pub(crate) type Runtime = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// Limits of a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// How long an executor may be silent before it is taken for lost. An executor that is busy is
+    /// silent for up to five seconds.
+    pub executor_timeout: Duration,
+    /// How long a job waits for an executor when there is none.
+    pub no_executor_wait: Duration,
+    /// How often a job is begun anew before its slice fails.
+    pub attempts: u32,
+    /// Jobs that run at the same time; others wait.
+    pub jobs: usize,
+    /// How executors are reached.
+    pub link: Link,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self {
+            executor_timeout: Duration::from_secs(15),
+            no_executor_wait: Duration::from_secs(120),
+            attempts: 5,
+            jobs: 16,
+            link: Link::default(),
+        }
+    }
+}
+
+/// Why a cluster's scheduler did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("the scheduler of tasks did not start: {0}")]
+pub struct ClusterError(#[from] ballista_core::error::BallistaError);
+
+/// The scheduler of tasks and what is known of its executors.
+#[derive(Clone)]
+pub struct Cluster {
+    runtime: Runtime,
+    state: BallistaCluster,
+    attendance: Attendance,
+    options: ClusterOptions,
+    /// Jobs that may still begin.
+    admitted: Arc<tokio::sync::Semaphore>,
+    /// Jobs whose result was taken.
+    done: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cluster({})", self.runtime.scheduler_id)
+    }
+}
+
+/// An executor as the scheduler knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutorInfo {
+    pub id: String,
+    pub address: String,
+    pub slots: usize,
+}
+
+impl Cluster {
+    /// Starts scheduling; executors reach it through [`Cluster::routes`].
+    ///
+    /// # Errors
+    /// If the runtime refuses its settings.
+    pub async fn start(options: ClusterOptions) -> Result<Self, ClusterError> {
+        let message = MESSAGE_BYTES as u32;
+        let timeout = options.executor_timeout.as_secs().max(6);
+        let config = Arc::new(SchedulerConfig {
+            scheduling_policy: TaskSchedulingPolicy::PullStaged,
+            override_config_producer: Some(Arc::new(task_config)),
+            override_physical_codec: Some(Arc::new(WindrowCodec::default())),
+            grpc_server_max_decoding_message_size: message,
+            grpc_server_max_encoding_message_size: message,
+            grpc_client_max_message_size: message,
+            executor_timeout_seconds: timeout,
+            expire_dead_executor_interval_seconds: 1,
+            no_executors_grace_period_seconds: options.no_executor_wait.as_secs().max(timeout),
+            // What a lost executor had shuffled is not made again inside a job.
+            stage_max_failures: 1,
+            finished_job_data_clean_up_interval_seconds: 30,
+            finished_job_state_clean_up_interval_seconds: 60,
+            ..SchedulerConfig::default()
+        });
+        config.validate()?;
+        let state = BallistaCluster::new_from_config(&config).await?;
+        let runtime = create_scheduler(state.clone(), config).await?;
+        Ok(Self {
+            attendance: Attendance::new(runtime.clone()),
+            runtime,
+            state,
+            admitted: Arc::new(tokio::sync::Semaphore::new(options.jobs.max(1))),
+            options,
+            done: Arc::default(),
+        })
+    }
+
+    /// How many plans were staged by executors so far.
+    pub fn jobs_done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Adds the services that executors call.
+    pub fn add_routes(&self, routes: &mut RoutesBuilder) {
+        routes.add_service(ExecutorServiceServer::new(self.attendance.clone()));
+        routes.add_service(
+            SchedulerGrpcServer::new(Door(self.runtime.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES)
+                .max_encoding_message_size(MESSAGE_BYTES),
+        );
+    }
+
+    /// The executors that are alive.
+    pub async fn executors(&self) -> Vec<ExecutorInfo> {
+        let state = self.state.cluster_state();
+        let now = chrono::Utc::now().timestamp().unsigned_abs();
+        let limit = self.options.executor_timeout.as_secs();
+        // One that polled lately; the runtime removes others a little later.
+        let is_alive = |id: &str| {
+            state
+                .get_executor_heartbeat(id)
+                .is_some_and(|beat| now.saturating_sub(beat.timestamp) <= limit)
+        };
+        state
+            .registered_executor_metadata()
+            .await
+            .into_iter()
+            .filter(|e| is_alive(&e.id))
+            .map(|e| ExecutorInfo {
+                address: format!("{}:{}", e.host, e.port),
+                slots: e.specification.vcores as usize,
+                id: e.id,
+            })
+            .collect()
+    }
+}
+
+#[async_trait]
+impl StageEngine for Cluster {
+    async fn run_stage(
+        &self,
+        job: &StageJob,
+        state: &SessionState,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> Result<Vec<StagedFile>, DataFusionError> {
+        job::run(self, job, state, plan).await
+    }
+
+    async fn partitions(&self) -> Option<usize> {
+        let slots: usize = self.executors().await.iter().map(|e| e.slots).sum();
+        Some(slots.max(1))
+    }
+
+    fn is_distributed(&self) -> bool {
+        true
+    }
+}
