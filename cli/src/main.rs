@@ -5,8 +5,11 @@ mod backfill;
 mod demo;
 mod events;
 mod init;
+mod remote;
+mod scheduler;
 mod text;
 mod update;
+mod updates;
 mod vacuum;
 mod verify;
 
@@ -85,7 +88,9 @@ async fn run(cli: &Cli) -> ExitCode {
         Command::Events(args) => events::show(args).await,
         Command::Vacuum(args) => vacuum::run(args).await,
         Command::Verify(args) => verify::run(args).await,
-        Command::Backfill(args) => backfill::run(args).await,
+        Command::Backfill(args) => backfill::command(args).await,
+        Command::Updates(args) => updates::command(args).await,
+        Command::Scheduler(args) => scheduler::run(args).await,
     }
 }
 

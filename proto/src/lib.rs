@@ -1,7 +1,20 @@
-//! The wire form of Windrow's plan nodes.
+//! The wire forms: Windrow's plan nodes, and the scheduler's service (`v1`).
 //!
-//! Messages only; what they mean is decided by the crate that owns the node. Field numbers are
-//! never used again.
+//! Messages only; what they mean is decided by the crate that owns the node or the service. Field
+//! numbers are never used again. `v1` is made from `windrow/v1/*.proto` by this crate's tests, with
+//! `WINDROW_WRITE_PROTO=1`, and committed, so that no build needs a protocol compiler.
+
+pub mod status;
+
+/// The scheduler's service, `windrow.v1`.
+// Made by a program, whose ways are not ours.
+#[allow(clippy::all, clippy::pedantic)]
+pub mod v1 {
+    include!("generated/windrow.v1.rs");
+
+    /// The files of this package and those that they import, for gRPC reflection.
+    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/windrow.v1.bin");
+}
 
 /// A rule that every staged row must keep.
 #[derive(Clone, PartialEq, prost::Message)]

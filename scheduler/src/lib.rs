@@ -1,6 +1,8 @@
 //! Owns updates: reads a pipeline, plans its flows, gathers staged files and commits each result
 //! as one version of its target.
 //!
+//! `service` is the scheduler as a process that others talk to.
+//!
 //! Running partition tasks is the executor's work, what a flow means is decided in `flows`, tables
 //! are opened and committed through `delta`.
 
@@ -15,6 +17,8 @@ mod facts;
 mod failpoint;
 mod flow;
 mod incremental;
+pub mod ledger;
+mod paths;
 mod planning;
 mod predicate;
 pub mod project;
@@ -24,6 +28,8 @@ mod removal;
 pub mod report;
 mod run;
 mod selection;
+pub mod service;
+pub mod spec;
 mod stager;
 pub mod update;
 mod update_events;

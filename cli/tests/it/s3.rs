@@ -22,12 +22,12 @@ const SCENARIOS: [&str; 6] = [
 ];
 
 /// A running server; ended, by its id, when the last test lets go of it.
-struct Server {
+pub struct Server {
     variables: HashMap<String, String>,
 }
 
 impl Server {
-    fn shared() -> Outcome<Arc<Self>> {
+    pub fn shared() -> Outcome<Arc<Self>> {
         static RUNNING: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(server) = running.upgrade() {
@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// A lake of its own.
-    fn lake(&self) -> Outcome<Lake> {
+    pub fn lake(&self) -> Outcome<Lake> {
         let bucket = self
             .variables
             .get("WINDROW_TEST_BUCKET")
@@ -87,7 +87,7 @@ fn script() -> Outcome<Command> {
     Ok(command)
 }
 
-fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
+pub fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
