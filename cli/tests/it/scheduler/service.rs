@@ -303,11 +303,12 @@ fn an_update_is_started_once_watched_and_listed() {
         {
             return Err(format!("{update:?}"));
         }
+        let pipeline_id = first.pipeline_id.clone();
         let mut listed = Vec::new();
         let mut page_token = String::new();
         loop {
             let request = pb::ListUpdatesRequest {
-                pipeline: by_id(&first.pipeline_id),
+                pipeline: by_id(&pipeline_id),
                 page_size: 2,
                 page_token,
             };
@@ -322,7 +323,8 @@ fn an_update_is_started_once_watched_and_listed() {
                 break;
             }
         }
-        if listed != [&third.update_id, &second.update_id, &first.update_id] {
+        let wanted = [third, second, first].map(|started| started.update_id);
+        if listed != wanted {
             return Err(format!("{listed:?}"));
         }
         let request = pb::GetUpdateRequest {
@@ -416,9 +418,9 @@ fn health_and_reflection() {
         let scratch = tempfile::tempdir().map_err(words)?;
         let variables = [("WINDROW_TOKEN", "sesame")];
         let scheduler = Scheduler::start(scratch.path(), &[], &variables).await?;
-        let mut health = HealthClient::connect(scheduler.url())
-            .await
-            .map_err(words)?;
+        let channel = tonic::transport::Endpoint::from_shared(scheduler.url());
+        let channel = channel.map_err(words)?.connect().await.map_err(words)?;
+        let mut health = HealthClient::new(channel.clone());
         for service in ["", "windrow.v1.PipelineService"] {
             let request = tonic_health::pb::HealthCheckRequest {
                 service: service.into(),
@@ -438,9 +440,7 @@ fn health_and_reflection() {
             request.metadata_mut().insert("authorization", bearer);
             Ok(request)
         };
-        let mut reflection = ServerReflectionClient::connect(scheduler.url())
-            .await
-            .map_err(words)?;
+        let mut reflection = ServerReflectionClient::new(channel);
         refused(
             reflection
                 .server_reflection_info(asked("open")?)
