@@ -40,8 +40,6 @@ use crate::update::{Attempt, Progress, Update, UpdateOptions};
 const MOST_SLICES: usize = 100_000;
 /// How far the ledger may lag behind. The target's log knows the slices in between.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
-/// How long a stop that somebody asks for may go unnoticed between two slices.
-const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
 pub use crate::ledger::SliceState;
 
@@ -83,7 +81,8 @@ pub struct Backfill {
     index: usize,
     ledger: Ledger,
     ledgers: Ledgers,
-    stop: Stop,
+    /// Set once a stop was asked for.
+    stop: AtomicBool,
     parallel: usize,
     newest_first: bool,
 }
@@ -155,7 +154,7 @@ impl Backfill {
             index,
             ledger,
             ledgers,
-            stop: Stop::default(),
+            stop: AtomicBool::new(false),
             parallel: options.parallel.max(1),
             newest_first: options.newest_first,
             update,
@@ -289,7 +288,7 @@ impl Backfill {
         let state = if self.ledger.is_done() {
             report.status = FlowStatus::Completed;
             UpdateState::Completed
-        } else if self.stop.is_set.load(Ordering::Relaxed) {
+        } else if self.stop.load(Ordering::Relaxed) {
             report.status = FlowStatus::Canceled;
             report.error = Some(Problem {
                 code: "BACKFILL_STOPPED".into(),
@@ -350,22 +349,14 @@ impl Backfill {
         })
     }
 
-    /// Whether somebody asked for an end. Nobody waits long for the answer, so it is looked for once in
-    /// a while; a store that does not answer stops nothing.
+    /// Whether somebody asked for an end. A store that does not answer stops nothing.
     async fn stop_requested(&self) -> bool {
-        if self.stop.is_set.load(Ordering::Relaxed) {
-            return true;
+        if !self.stop.load(Ordering::Relaxed) {
+            let found = self.ledgers.stop_requested(&self.ledger).await;
+            self.stop
+                .fetch_or(matches!(found, Ok(true)), Ordering::Relaxed);
         }
-        let mut looked = self.stop.looked.lock().await;
-        if looked.is_some_and(|at| at.elapsed() < LOOKED_EVERY) {
-            return self.stop.is_set.load(Ordering::Relaxed);
-        }
-        let found = self.ledgers.stop_requested(&self.ledger).await;
-        *looked = Some(Instant::now());
-        if matches!(found, Ok(true)) {
-            self.stop.is_set.store(true, Ordering::Relaxed);
-        }
-        self.stop.is_set.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn bounds(&self, number: usize) -> (&str, &str) {
@@ -444,13 +435,6 @@ impl Backfill {
         }
         self.ledgers.save(&ledger).await
     }
-}
-
-/// Whether a stop was asked for.
-#[derive(Default)]
-struct Stop {
-    is_set: AtomicBool,
-    looked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// What the slices of one run share.

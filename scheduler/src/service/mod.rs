@@ -1,12 +1,14 @@
 //! The scheduler as a process that others talk to: `windrow.v1.PipelineService`.
 //!
-//! `pipelines` keeps what clients send, `queue` decides what may begin, `work` does it, `live` tells of
-//! it, and `backfills` looks after ledgers. `record` and `store` are what outlives the process,
-//! `convert` the way to and from the messages, `grpc` the service itself, and `server` the port with
-//! its tokens and TLS. What an update does is `update`'s and `backfill`'s.
+//! `pipelines` keeps what clients send, `queue` decides what may begin, `work` does it on threads of
+//! `compute`, `live` and `watch` tell of it, and `backfills` looks after ledgers. `record` and `store`
+//! are what outlives the process, `convert` the way to and from the messages, `grpc` the service
+//! itself, and `server` the port with its tokens and TLS. What an update does is `update`'s and
+//! `backfill`'s.
 
 mod auth;
 mod backfills;
+mod compute;
 mod convert;
 mod error;
 mod grpc;
@@ -35,6 +37,7 @@ pub use metrics::Metrics;
 
 use crate::config::environment;
 use crate::paths::PathGuard;
+use compute::Compute;
 use live::Live;
 use pipelines::Index;
 use store::Records;
@@ -67,6 +70,8 @@ pub struct Service {
 struct Inner {
     /// This run of a scheduler, by which its updates are told from those of others.
     run: String,
+    /// The threads of the port, on which records are written.
+    serving: tokio::runtime::Handle,
     guard: Arc<PathGuard>,
     records: Records,
     pipelines: Index,
@@ -88,7 +93,8 @@ struct Lives {
 
 impl Service {
     /// Reads what earlier schedulers left, fails or begins anew what they had under way, and is then
-    /// ready for requests.
+    /// ready for requests. The runtime that calls it is the one that serves; updates have threads of
+    /// their own.
     ///
     /// # Errors
     /// When the storage can't be read, or a root is no place.
@@ -104,6 +110,7 @@ impl Service {
         let service = Self {
             inner: Arc::new(Inner {
                 run: uuid::Uuid::now_v7().to_string(),
+                serving: tokio::runtime::Handle::current(),
                 guard: Arc::new(PathGuard::new(&roots)?),
                 records,
                 pipelines,
@@ -188,19 +195,15 @@ impl Inner {
     }
 }
 
-/// Runs `work` as a task of its own, so that a panic in it ends nothing else. It ends with the caller.
+/// Runs `work` on threads of its own, so that neither a panic in it nor its hunger touches anything
+/// else. It ends with the caller.
 async fn alone<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, ServiceError> {
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(work);
-    match tasks.join_next().await {
-        Some(Ok(done)) => Ok(done),
-        Some(Err(error)) => Err(ServiceError::Internal {
-            reason: error.to_string(),
-        }),
-        None => Err(ServiceError::Internal {
-            reason: "its task was lost".into(),
-        }),
+    let internal = |reason: String| ServiceError::Internal { reason };
+    let compute = Compute::new().map_err(|e| internal(e.to_string()))?;
+    match compute.spawn(work) {
+        Some(task) => task.await.map_err(|e| internal(e.to_string())),
+        None => Err(internal("it has no threads".into())),
     }
 }

@@ -9,6 +9,8 @@ use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 
 use super::Inner;
+use super::compute::Compute;
+use super::error::ServiceError;
 use super::live::{Live, Told};
 use super::record::{AtRisk, BackfillRequest, Request, State, UpdateRecord, UpdateRequest};
 use crate::backfill::{Backfill, BackfillOptions, Resume};
@@ -20,8 +22,8 @@ use crate::report::{
 use crate::spec::PipelineSpec;
 use crate::update::{Update, UpdateOptions};
 
-/// How long the tasks of a stopped update may take to let go of it.
-const LET_GO: Duration = Duration::from_secs(10);
+/// How long a stopped update may take to reach its next pause, before it is left behind.
+const LET_GO: Duration = Duration::from_secs(3);
 /// A commit whose request was on its way when the update was stopped may still arrive.
 const SETTLED: Duration = Duration::from_millis(300);
 /// Tries at writing a result, each twice as long after the one before.
@@ -140,22 +142,25 @@ impl Inner {
                 help: Some("check the scheduler's storage and the access to it".into()),
             });
         }
-        let mut task = tokio::spawn(self.clone().work(live.clone(), spec.clone()));
+        let compute = match Compute::new() {
+            Ok(compute) => compute,
+            Err(error) => return Outcome::failed(no_threads(&error.to_string())),
+        };
+        let Some(mut task) = compute.spawn(self.clone().work(live.clone(), spec.clone())) else {
+            return Outcome::failed(no_threads("they have ended"));
+        };
         let ended = tokio::select! {
-            ended = &mut task => ended,
+            ended = &mut task => Some(ended),
             () = live.stopped() => {
                 task.abort();
-                task.await
+                tokio::time::timeout(LET_GO, task).await.ok()
             }
         };
+        // What has not let go by now ends at its next pause, before it could commit.
+        drop(compute);
         match ended {
-            Ok(outcome) => outcome,
-            Err(error) if error.is_cancelled() => {
-                let config = spec.config(&self.guard).ok();
-                self.closed(&live.record(), config.as_ref(), stopped(), STOPPED)
-                    .await
-            }
-            Err(error) => {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(error)) if !error.is_cancelled() => {
                 let config = spec.config(&self.guard).ok();
                 let problem = Problem {
                     code: "INTERNAL".into(),
@@ -163,6 +168,11 @@ impl Inner {
                     help: Some("this is a fault of Windrow".into()),
                 };
                 self.closed(&live.record(), config.as_ref(), problem, BROKEN)
+                    .await
+            }
+            None | Some(Err(_)) => {
+                let config = spec.config(&self.guard).ok();
+                self.closed(&live.record(), config.as_ref(), stopped(), STOPPED)
                     .await
             }
         }
@@ -187,7 +197,7 @@ impl Inner {
     }
 
     async fn run_update(
-        &self,
+        self: &Arc<Self>,
         live: &Arc<Live>,
         config: PipelineConfig,
         options: &UpdateOptions,
@@ -240,7 +250,7 @@ impl Inner {
     }
 
     async fn run_backfill(
-        &self,
+        self: &Arc<Self>,
         live: &Arc<Live>,
         config: PipelineConfig,
         options: &BackfillOptions,
@@ -259,10 +269,18 @@ impl Inner {
     }
 
     /// From here on it writes, and the storage knows that it may have.
-    async fn set_running(&self, live: &Live) -> Result<(), Box<Outcome>> {
+    async fn set_running(self: &Arc<Self>, live: &Arc<Live>) -> Result<(), Box<Outcome>> {
         live.change(|r| r.state = State::Running);
         live.tell(Told::State(State::Running));
-        self.save(live).await.map_err(|error| {
+        let (inner, live) = (self.clone(), live.clone());
+        // On the threads that write all records, and to the end even if it is stopped meanwhile.
+        let saved = self.serving.spawn(async move { inner.save(&live).await });
+        let saved = saved.await.unwrap_or_else(|error| {
+            Err(ServiceError::Internal {
+                reason: error.to_string(),
+            })
+        });
+        saved.map_err(|error| {
             Box::new(Outcome::failed(Problem {
                 code: error.code().to_string(),
                 message: error.to_string(),
@@ -403,6 +421,14 @@ pub(crate) const INTERRUPTED: Ending = Ending {
     message: "the update's scheduler went away before the update ended",
 };
 
+fn no_threads(why: &str) -> Problem {
+    Problem {
+        code: "RUNTIME_NOT_STARTED".into(),
+        message: format!("the update has no threads: {why}"),
+        help: Some("let fewer updates run at a time: --max-updates".into()),
+    }
+}
+
 fn stopped() -> Problem {
     Problem {
         code: "UPDATE_STOPPED".into(),
@@ -418,6 +444,7 @@ fn warn(live: &Live, warnings: &[String]) {
     }
 }
 
+/// The last traces of a task are gone a moment after its end.
 async fn until_let_go(id: &str) {
     let waited = async {
         while RunningHere::holds(id) {

@@ -45,8 +45,9 @@ fn plain(text: &str, pipeline: &Pipeline) -> String {
 fn reports_texts_and_tables_are_the_same() {
     play(async {
         let scratch = tempfile::tempdir().map_err(words)?;
-        let here = prepared(&scratch.path().join("here"), 20).await?;
-        let there = twin(&here, &scratch.path().join("there"))?;
+        let start = prepared(&scratch.path().join("start"), 20).await?;
+        let here = twin(&start, &scratch.path().join("here"))?;
+        let there = twin(&start, &scratch.path().join("there"))?;
         let scheduler = Scheduler::start(scratch.path(), &[], &[]).await?;
         let backfill = [
             "--flow",

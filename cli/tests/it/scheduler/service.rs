@@ -8,7 +8,7 @@ use windrow_proto::v1::pipeline_service_client::PipelineServiceClient;
 
 use super::{ENDLESS, Scheduler};
 use crate::crash::{play, prepared};
-use crate::pipeline::{Pipeline, target};
+use crate::pipeline::Pipeline;
 use crate::s3::on_s3;
 use crate::{Outcome, words};
 
@@ -22,7 +22,7 @@ fn spec(pipeline: &Pipeline, name: &str, sql: &str) -> pb::PipelineSpec {
     let url = |place: &str| pipeline.lake.url(place).to_string();
     pb::PipelineSpec {
         name: name.into(),
-        storage: url("out"),
+        storage: url("own"),
         tables: vec![pb::NamedLocation {
             name: "s".into(),
             url: url("src/s"),
@@ -384,7 +384,7 @@ fn records_on_object_storage() {
                 return Err(format!("{update:?}"));
             }
         }
-        let rows = pipeline.lake.all_rows(&target("v")).await?;
+        let rows = pipeline.lake.all_rows("own/tables/v").await?;
         if rows != [[Some("2".to_string())]] {
             return Err(format!("{rows:?}"));
         }
