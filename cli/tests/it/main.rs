@@ -7,6 +7,7 @@
 
 mod cells;
 mod crash;
+mod deploy;
 mod foreign;
 mod histories;
 mod inside;

@@ -11,22 +11,29 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests")
 }
 
-/// The interpreter, with all that the tests need. Made by the first call.
+/// The interpreter, with all that the readers and the S3 server need. Made by the first call.
 pub fn interpreter() -> Outcome<PathBuf> {
     static MADE: OnceLock<Outcome<PathBuf>> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let made = Command::new(folder().join("setup-python"))
-            .output()
-            .map_err(|e| e.to_string())?;
-        if !made.status.success() {
-            return Err(format!(
-                "tests/setup-python failed: {}",
-                String::from_utf8_lossy(&made.stderr)
-            ));
-        }
-        Ok(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim()))
-    })
-    .clone()
+    MADE.get_or_init(|| set_up(&[])).clone()
+}
+
+/// The interpreter of another environment that `tests/setup-python` knows.
+pub fn interpreter_for(environment: &str) -> Outcome<PathBuf> {
+    set_up(&[environment])
+}
+
+fn set_up(arguments: &[&str]) -> Outcome<PathBuf> {
+    let made = Command::new(folder().join("setup-python"))
+        .args(arguments)
+        .output()
+        .map_err(|e| e.to_string())?;
+    if !made.status.success() {
+        return Err(format!(
+            "tests/setup-python failed: {}",
+            String::from_utf8_lossy(&made.stderr)
+        ));
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim()))
 }
 
 /// Checks Delta tables with two foreign readers: rows, statistics, log, checkpoints.
