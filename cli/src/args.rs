@@ -37,7 +37,7 @@ pub enum Command {
     /// Show what an update would do, without writing
     Plan(UpdateArgs),
     /// Parse and resolve everything; exit 2 with each fault in its source line
-    Validate(PipelineArgs),
+    Validate(ValidateArgs),
     /// Show the event log
     Events(EventsArgs),
     /// Remove files that no commit names, older than the retention
@@ -45,9 +45,40 @@ pub enum Command {
     /// Compute slices of a flow's window anew and compare them with the target, without writing
     Verify(VerifyArgs),
     /// Compute a range of a flow's history anew, slice by slice
-    Backfill(BackfillArgs),
+    Backfill(BackfillCommand),
+    /// List updates, or stop one
+    Updates(UpdatesCommand),
+    /// Run the scheduler of a cluster: updates of many clients, one after the other or side by side
+    Scheduler(SchedulerArgs),
     /// Run tasks for a scheduler, until it is told to stop
     Executor(ExecutorArgs),
+}
+
+#[derive(Debug, Args, Clone, Default)]
+pub struct RemoteArgs {
+    /// Let the scheduler at this address do it, instead of this process
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "WINDROW_SCHEDULER",
+        hide_env_values = true
+    )]
+    pub scheduler: Option<String>,
+}
+
+impl RemoteArgs {
+    /// The scheduler's address; an empty variable is as good as none.
+    pub fn url(&self) -> Option<&str> {
+        self.scheduler.as_deref().filter(|url| !url.is_empty())
+    }
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct ValidateArgs {
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 #[derive(Debug, Args, Clone)]
@@ -72,6 +103,8 @@ pub struct PipelineArgs {
 pub struct UpdateArgs {
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Refresh only this table (repeat for more)
     #[arg(long, value_name = "TABLE")]
     pub refresh: Vec<String>,
@@ -99,6 +132,8 @@ pub struct UpdateArgs {
 pub struct EventsArgs {
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Only events of this flow
     #[arg(long)]
     pub flow: Option<String>,
@@ -132,12 +167,149 @@ pub struct VacuumArgs {
 }
 
 #[derive(Debug, Args, Clone)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct BackfillCommand {
+    #[command(subcommand)]
+    pub action: Option<BackfillAction>,
+    #[command(flatten)]
+    pub run: BackfillArgs,
+}
+
+#[derive(Debug, Subcommand, Clone)]
+pub enum BackfillAction {
+    /// List the backfills of a pipeline, the newest first
+    List {
+        #[command(flatten)]
+        pipeline: PipelineArgs,
+        #[command(flatten)]
+        remote: RemoteArgs,
+        /// Only those of this flow
+        #[arg(long)]
+        flow: Option<String>,
+    },
+    /// Show one backfill with its slices
+    Show(OneBackfill),
+    /// Let the slices under way end and begin no other; --resume goes on
+    Stop(OneBackfill),
+    /// Go on with a backfill that is not done
+    Resume {
+        #[command(flatten)]
+        one: OneBackfill,
+        /// Slices that are computed at a time
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        parallel: usize,
+        /// Which slices come first
+        #[arg(long, value_enum, default_value_t = Order::Oldest)]
+        order: Order,
+    },
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct OneBackfill {
+    /// The backfill
+    pub id: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}
+
+#[derive(Debug, Args, Clone)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct UpdatesCommand {
+    #[command(subcommand)]
+    pub action: Option<UpdatesAction>,
+    #[command(flatten)]
+    pub list: UpdatesArgs,
+}
+
+#[derive(Debug, Subcommand, Clone)]
+pub enum UpdatesAction {
+    /// Stop an update: flows that have committed stay, the others change nothing
+    Stop {
+        /// The update
+        id: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct UpdatesArgs {
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+    /// Show only the newest N updates
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub last: usize,
+}
+
+#[derive(Debug, Args, Clone)]
+pub struct SchedulerArgs {
+    /// The address and port to listen on; port 0 lets the system choose
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
+    pub bind: std::net::SocketAddr,
+    /// Where the scheduler keeps what it must remember: a folder, or a URL
+    #[arg(long, value_name = "URL")]
+    pub storage: String,
+    /// Let pipelines read and write below this place (repeat for more) [default: the storage]
+    #[arg(long, value_name = "URL")]
+    pub allow_path: Vec<String>,
+    /// Updates that run at a time; more wait
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub max_updates: usize,
+    /// A file with the token that clients must know [default: WINDROW_TOKEN, else no token]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "WINDROW_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub token_file: Option<PathBuf>,
+    /// The certificate of the port, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate of this authority
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Listen where others can reach it without TLS, or without a token: the network keeps them out
+    #[arg(long)]
+    pub insecure_remote: bool,
+    /// How long updates may go on when the scheduler is told to end, before they are stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub drain_seconds: u64,
+    /// Compute everything in this process instead of on executors
+    #[arg(long)]
+    pub in_process: bool,
+    /// After how long without a sign of life an executor is taken for lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    pub executor_timeout_seconds: u64,
+    /// How long work waits for an executor when there is none, before it fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub no_executor_seconds: u64,
+    /// After how long without renewal another scheduler on the same storage may lead
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    pub lease_seconds: u64,
+    /// The name that executors' certificates must have [default: the host's]
+    #[arg(long, value_name = "NAME", env = "WINDROW_TLS_NAME")]
+    pub tls_name: Option<String>,
+}
+
+#[derive(Debug, Args, Clone)]
 pub struct BackfillArgs {
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// The REPLACE WHERE flow, or its table
-    #[arg(long)]
-    pub flow: String,
+    #[arg(long, required = true)]
+    pub flow: Option<String>,
     /// The first day (or time) of the range
     #[arg(long, value_name = "TIME", required_unless_present = "resume")]
     pub from: Option<String>,

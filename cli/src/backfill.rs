@@ -1,23 +1,116 @@
-//! `backfill`: a range of a flow's history, slice by slice.
+//! `backfill`: a range of a flow's history, slice by slice; and what became of earlier ones.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anstream::{eprintln, println};
-use serde_json::json;
+use owo_colors::OwoColorize;
+use serde_json::{Value, json};
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::backfill::{Backfill, BackfillOptions, Resume};
-use windrow_scheduler::report::UpdateState;
+use windrow_scheduler::config::PipelineConfig;
+use windrow_scheduler::events;
+use windrow_scheduler::ledger::{Kept, Ledgers, SliceState};
+use windrow_scheduler::report::{FaultReport, UpdateState};
 
-use crate::args::{BackfillArgs, Order, Output};
-use crate::text;
-use crate::update::{FAILED, REFUSED, Shown, load, refuse};
+use crate::args::{
+    BackfillAction, BackfillArgs, BackfillCommand, OneBackfill, Order, Output, PipelineArgs,
+    RemoteArgs,
+};
+use crate::remote;
+use crate::update::{CANCELED, Shown, ended, load, refuse, refuse_all};
 
-pub async fn run(args: &BackfillArgs) -> ExitCode {
+/// A backfill as it is shown.
+pub struct Line {
+    pub backfill_id: String,
+    pub flow: String,
+    pub column: String,
+    pub from: String,
+    pub to: String,
+    pub by: Option<String>,
+    pub state: String,
+    pub total: u64,
+    pub completed: u64,
+    pub failed: u64,
+    /// Only where one backfill is shown.
+    pub slices: Vec<SliceLine>,
+}
+
+pub struct SliceLine {
+    pub from: String,
+    pub to: String,
+    pub state: String,
+}
+
+impl Line {
+    fn json(&self, with_slices: bool) -> Value {
+        let mut value = json!({"backfill_id": self.backfill_id, "flow": self.flow, "column": self.column,
+            "from": self.from, "to": self.to, "by": self.by, "state": self.state,
+            "slices": {"total": self.total, "completed": self.completed, "failed": self.failed}});
+        if with_slices {
+            let slices = self.slices.iter();
+            value["all_slices"] = slices
+                .map(|s| json!({"from": s.from, "to": s.to, "state": s.state}))
+                .collect();
+        }
+        value
+    }
+
+    fn text(&self) -> String {
+        let failed = match self.failed {
+            0 => String::new(),
+            n => format!(", {n} failed"),
+        };
+        format!(
+            "{}  {}  {}  {} to {}  {} of {} slices{failed}",
+            self.backfill_id,
+            coloured(&format!("{:<9}", self.state)),
+            self.flow,
+            self.from,
+            self.to,
+            self.completed,
+            self.total
+        )
+    }
+}
+
+fn coloured(state: &str) -> String {
+    match state.trim() {
+        "COMPLETED" => state.green().to_string(),
+        "FAILED" => state.red().to_string(),
+        "STOPPED" => state.yellow().to_string(),
+        _ => state.to_string(),
+    }
+}
+
+pub async fn command(command: &BackfillCommand) -> ExitCode {
+    match &command.action {
+        None => run(&command.run).await,
+        Some(BackfillAction::List {
+            pipeline,
+            remote,
+            flow,
+        }) => list(pipeline, remote, flow.as_deref()).await,
+        Some(BackfillAction::Show(one)) => show(one).await,
+        Some(BackfillAction::Stop(one)) => stop(one).await,
+        Some(BackfillAction::Resume {
+            one,
+            parallel,
+            order,
+        }) => resume(one, *parallel, *order).await,
+    }
+}
+
+async fn run(args: &BackfillArgs) -> ExitCode {
     let output = args.pipeline.output;
     let pipeline = args.pipeline.pipeline.display().to_string();
-    let backfill = match prepare(args).await {
+    // Without an action the arguments ask for a flow.
+    let flow = args.flow.as_deref().unwrap_or_default();
+    if let Some(scheduler) = args.remote.url() {
+        return remote::backfill::run(args, flow, scheduler).await;
+    }
+    let backfill = match prepare(args, flow).await {
         Ok(backfill) => backfill,
         Err(faults) => return refuse(output, &pipeline, &faults),
     };
@@ -31,30 +124,18 @@ pub async fn run(args: &BackfillArgs) -> ExitCode {
         _ = tokio::signal::ctrl_c() => {
             progress.clear();
             eprintln!("cancelled; slices that were committed stay. Go on with --resume {id}");
-            return ExitCode::from(130);
+            return ExitCode::from(CANCELED);
         }
     };
     progress.clear();
-    match output {
-        Output::Text => {
-            println!("{}", text::summary(&report));
-            if let (Some(error), true) = (&report.error, report.flows.is_empty()) {
-                eprintln!("error[{}]: {}", error.code, error.message);
-            }
-        }
-        Output::Json => println!("{}", json!(report)),
+    let code = ended(output, &report);
+    if report.state != UpdateState::Completed && !report.flows.is_empty() {
+        eprintln!("backfill {id} is not done; go on with --resume {id}");
     }
-    if report.state == UpdateState::Completed {
-        return ExitCode::SUCCESS;
-    }
-    if report.flows.is_empty() {
-        return ExitCode::from(REFUSED);
-    }
-    eprintln!("backfill {id} is not done; go on with --resume {id}");
-    ExitCode::from(FAILED)
+    code
 }
 
-async fn prepare(args: &BackfillArgs) -> Result<Backfill, Vec<Fault>> {
+async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>> {
     let (config, now) = load(&args.pipeline)?;
     let by = match &args.by {
         None => None,
@@ -78,7 +159,7 @@ async fn prepare(args: &BackfillArgs) -> Result<Backfill, Vec<Fault>> {
         &BackfillOptions {
             engine: None,
             fence: None,
-            flow: args.flow.clone(),
+            flow: flow.to_string(),
             column: args.column.clone(),
             from: args.from.clone(),
             to: args.to.clone(),
@@ -88,7 +169,177 @@ async fn prepare(args: &BackfillArgs) -> Result<Backfill, Vec<Fault>> {
             newest_first: args.order == Order::Newest,
             resume,
             now,
+            id: None,
         },
     )
+    .await
+}
+
+fn refusals(faults: &[Fault]) -> Vec<FaultReport> {
+    faults.iter().map(FaultReport::from).collect()
+}
+
+fn storage(error: &windrow_delta::TableError) -> Vec<FaultReport> {
+    refusals(&[Fault::new(error.code(), error.to_string())])
+}
+
+fn not_found(id: &str) -> Vec<FaultReport> {
+    refusals(&[
+        Fault::new("BACKFILL_NOT_FOUND", format!("there is no backfill `{id}`"))
+            .help("`windrow backfill list` shows those that there are"),
+    ])
+}
+
+/// The ids of updates that run on the storage, as far as can be known.
+async fn under_way(config: &PipelineConfig) -> Result<Vec<String>, Vec<FaultReport>> {
+    let running = events::running(&config.storage, &config.store_options).await;
+    let running = running.map_err(|e| storage(&e))?;
+    Ok(running.into_iter().map(|u| u.id).collect())
+}
+
+fn line(kept: &Kept, under_way: &[String]) -> Line {
+    let ledger = &kept.ledger;
+    let slices = ledger.slices.iter();
+    Line {
+        backfill_id: ledger.id.clone(),
+        flow: ledger.flow.clone(),
+        column: ledger.column.clone(),
+        from: ledger.from.clone(),
+        to: ledger.to.clone(),
+        by: ledger.by.clone(),
+        state: kept.state(under_way.contains(&ledger.update)).to_string(),
+        total: ledger.slices.len() as u64,
+        completed: ledger.count(SliceState::Completed),
+        failed: ledger.count(SliceState::Failed),
+        slices: slices
+            .map(|s| SliceLine {
+                from: s.from.clone(),
+                to: s.to.clone(),
+                state: s.state.word().to_string(),
+            })
+            .collect(),
+    }
+}
+
+async fn list(pipeline: &PipelineArgs, remote: &RemoteArgs, flow: Option<&str>) -> ExitCode {
+    let listed = async {
+        let (config, _) = load(pipeline).map_err(|faults| refusals(&faults))?;
+        if let Some(scheduler) = remote.url() {
+            let lines = remote::backfill::list(&config, flow, scheduler).await;
+            return lines.map_err(|fault| vec![fault]);
+        }
+        let under_way = under_way(&config).await?;
+        let ledgers = Ledgers::open(&config).map_err(|e| storage(&e))?;
+        let mut lines = Vec::new();
+        for entry in ledgers.list(flow).await.map_err(|e| storage(&e))? {
+            let kept = ledgers.read(&entry).await.map_err(|e| storage(&e))?;
+            lines.extend(kept.map(|kept| line(&kept, &under_way)));
+        }
+        Ok(lines)
+    };
+    let lines = match listed.await {
+        Ok(lines) => lines,
+        Err(faults) => return refused(pipeline, &faults),
+    };
+    match pipeline.output {
+        Output::Json => {
+            let all: Vec<Value> = lines.iter().map(|line| line.json(false)).collect();
+            println!("{}", json!({ "backfills": all }));
+        }
+        Output::Text if lines.is_empty() => println!("no backfills"),
+        Output::Text => {
+            for line in lines {
+                println!("{}", line.text());
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn refused(pipeline: &PipelineArgs, faults: &[FaultReport]) -> ExitCode {
+    let shown = pipeline.pipeline.display().to_string();
+    refuse_all(pipeline.output, &shown, faults)
+}
+
+/// The ledger of a backfill, read here or by a scheduler.
+async fn one_of(one: &OneBackfill) -> Result<Line, Vec<FaultReport>> {
+    let (config, _) = load(&one.pipeline).map_err(|faults| refusals(&faults))?;
+    if let Some(scheduler) = one.remote.url() {
+        let line = remote::backfill::show(&config, &one.id, scheduler).await;
+        return line.map_err(|fault| vec![fault]);
+    }
+    let ledgers = Ledgers::open(&config).map_err(|e| storage(&e))?;
+    let kept = ledgers.find(&one.id).await.map_err(|e| storage(&e))?;
+    let kept = kept.ok_or_else(|| not_found(&one.id))?;
+    Ok(line(&kept, &under_way(&config).await?))
+}
+
+async fn show(one: &OneBackfill) -> ExitCode {
+    let line = match one_of(one).await {
+        Ok(line) => line,
+        Err(faults) => return refused(&one.pipeline, &faults),
+    };
+    match one.pipeline.output {
+        Output::Json => println!("{}", line.json(true)),
+        Output::Text => {
+            println!("{}", line.text());
+            for slice in &line.slices {
+                let state = format!("{:<9}", slice.state);
+                println!("  {}  {} to {}", coloured(&state), slice.from, slice.to);
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+async fn stop(one: &OneBackfill) -> ExitCode {
+    let stopped = async {
+        let (config, _) = load(&one.pipeline).map_err(|faults| refusals(&faults))?;
+        if let Some(scheduler) = one.remote.url() {
+            let line = remote::backfill::stop(&config, &one.id, scheduler).await;
+            return line.map_err(|fault| vec![fault]);
+        }
+        let ledgers = Ledgers::open(&config).map_err(|e| storage(&e))?;
+        let kept = ledgers.find(&one.id).await.map_err(|e| storage(&e))?;
+        let kept = kept.ok_or_else(|| not_found(&one.id))?;
+        if !kept.ledger.is_done() {
+            let asked = ledgers.request_stop(&kept.ledger).await;
+            asked.map_err(|e| storage(&e))?;
+        }
+        one_of(one).await
+    };
+    let line = match stopped.await {
+        Ok(line) => line,
+        Err(faults) => return refused(&one.pipeline, &faults),
+    };
+    match (one.pipeline.output, line.state.as_str()) {
+        (Output::Json, _) => println!("{}", line.json(false)),
+        (Output::Text, "RUNNING") => println!(
+            "backfill {} stops when the slices under way have ended",
+            line.backfill_id
+        ),
+        (Output::Text, state) => println!("backfill {} is {state}", line.backfill_id),
+    }
+    ExitCode::SUCCESS
+}
+
+async fn resume(one: &OneBackfill, parallel: usize, order: Order) -> ExitCode {
+    let line = match one_of(one).await {
+        Ok(line) => line,
+        Err(faults) => return refused(&one.pipeline, &faults),
+    };
+    run(&BackfillArgs {
+        pipeline: one.pipeline.clone(),
+        remote: one.remote.clone(),
+        flow: Some(line.flow),
+        from: None,
+        to: None,
+        by: None,
+        parallel,
+        atomic: false,
+        column: None,
+        order,
+        resume: Some(Some(one.id.clone())),
+    })
     .await
 }

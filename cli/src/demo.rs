@@ -10,7 +10,7 @@ use owo_colors::OwoColorize;
 use windrow_benches::lake::{LakeOptions, demo as lake_demo, lake_root, make_lake};
 use windrow_scheduler::report::{FlowReport, UpdateReport};
 
-use crate::args::{Output, PipelineArgs, UpdateArgs};
+use crate::args::{Output, PipelineArgs, RemoteArgs, UpdateArgs};
 use crate::text;
 use crate::update::{self, FAILED, REFUSED};
 
@@ -88,6 +88,7 @@ async fn tell(dir: &Path, scale: f64) -> Result<ExitCode, String> {
             now: Some(format!("{today}T12:00:00Z")),
             output: Output::Text,
         },
+        remote: RemoteArgs::default(),
         refresh: Vec::new(),
         full_refresh: Vec::new(),
         full_refresh_all: false,

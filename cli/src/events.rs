@@ -9,7 +9,8 @@ use windrow_flows::fault::Fault;
 use windrow_scheduler::event_reader::{EventFilter, read};
 
 use crate::args::{EventsArgs, Output};
-use crate::update::{load, refuse};
+use crate::remote;
+use crate::update::{load, refuse, refuse_all};
 
 pub async fn show(args: &EventsArgs) -> ExitCode {
     let shown = args.pipeline.pipeline.display().to_string();
@@ -17,11 +18,18 @@ pub async fn show(args: &EventsArgs) -> ExitCode {
         Ok((config, _)) => config,
         Err(faults) => return refuse(args.pipeline.output, &shown, &faults),
     };
+    if let Some(scheduler) = args.remote.url() {
+        return match remote::events::list(args, &config, scheduler).await {
+            Ok(events) => print(args.pipeline.output, &events),
+            Err(fault) => refuse_all(args.pipeline.output, &shown, &[fault]),
+        };
+    }
     let filter = EventFilter {
         flow: args.flow.clone(),
         update: args.update.clone(),
         event_type: args.event_type.clone(),
         level: args.level.as_ref().map(|l| l.to_uppercase()),
+        before: None,
         last: args.last,
     };
     let events = match read(&config, &filter).await {
@@ -31,13 +39,17 @@ pub async fn show(args: &EventsArgs) -> ExitCode {
             return refuse(args.pipeline.output, &shown, &[fault]);
         }
     };
-    for event in &events {
-        match args.pipeline.output {
+    print(args.pipeline.output, &events)
+}
+
+fn print(output: Output, events: &[Value]) -> ExitCode {
+    for event in events {
+        match output {
             Output::Json => println!("{event}"),
             Output::Text => println!("{}", line(event)),
         }
     }
-    if events.is_empty() && args.pipeline.output == Output::Text {
+    if events.is_empty() && output == Output::Text {
         println!("no such events");
     }
     ExitCode::SUCCESS

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anstream::{eprintln, println};
 use windrow_executor::link::{Link, LinkError, TlsFiles};
 use windrow_executor::process::{self, ExecutorOptions};
+use windrow_scheduler::service::server::choose_cryptography;
 
 use crate::args::{ExecutorArgs, LinkArgs};
 use crate::update::{FAILED, REFUSED};
@@ -68,6 +69,7 @@ fn refused(message: &str) -> ExitCode {
 /// `windrow executor`.
 pub async fn run(args: &ExecutorArgs) -> ExitCode {
     with_large_stacks();
+    choose_cryptography();
     let memory_limit = match &args.memory_limit {
         None => None,
         Some(text) => match windrow_scheduler::selection::bytes(text) {

@@ -6,8 +6,11 @@ mod demo;
 mod events;
 mod executor;
 mod init;
+mod remote;
+mod scheduler;
 mod text;
 mod update;
+mod updates;
 mod vacuum;
 mod verify;
 
@@ -86,7 +89,9 @@ async fn run(cli: &Cli) -> ExitCode {
         Command::Events(args) => events::show(args).await,
         Command::Vacuum(args) => vacuum::run(args).await,
         Command::Verify(args) => verify::run(args).await,
-        Command::Backfill(args) => backfill::run(args).await,
+        Command::Backfill(args) => backfill::command(args).await,
+        Command::Updates(args) => updates::command(args).await,
+        Command::Scheduler(args) => scheduler::run(args).await,
         Command::Executor(args) => executor::run(args).await,
     }
 }

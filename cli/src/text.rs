@@ -251,6 +251,7 @@ pub fn flow_line(flow: &FlowReport) -> String {
         FlowStatus::Completed => "COMPLETED".green().to_string(),
         FlowStatus::Failed => "FAILED".red().to_string(),
         FlowStatus::Skipped => "SKIPPED".yellow().to_string(),
+        FlowStatus::Canceled => "CANCELED".yellow().to_string(),
         FlowStatus::Planned => "PLANNED".to_string(),
     };
     let mut line = format!("{status} {}", flow.flow.bold());

@@ -12,22 +12,31 @@ use serde_json::json;
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::config::{ConfigOverrides, PipelineConfig};
-use windrow_scheduler::report::{FlowReport, SliceOutcome, UpdateReport, UpdateState};
+use windrow_scheduler::report::{FaultReport, FlowReport, SliceOutcome, UpdateReport, UpdateState};
 use windrow_scheduler::slicing::Slicing;
 use windrow_scheduler::update::{Progress, RowsAtRisk, Update, UpdateOptions};
 
-use crate::args::{Output, PipelineArgs, UpdateArgs};
-use crate::text;
+use crate::args::{Output, PipelineArgs, UpdateArgs, ValidateArgs};
+use crate::{remote, text};
 
 /// The pipeline, an option or a name is wrong; nothing was written.
 pub const REFUSED: u8 = 2;
 /// An update ran and a flow failed.
 pub const FAILED: u8 = 1;
 
+/// Cancelled, by the one who called or by somebody else.
+pub const CANCELED: u8 = 130;
+
 /// Prints faults; in JSON also one object on stdout.
 pub fn refuse(output: Output, pipeline: &str, faults: &[Fault]) -> ExitCode {
+    let faults: Vec<FaultReport> = faults.iter().map(FaultReport::from).collect();
+    refuse_all(output, pipeline, &faults)
+}
+
+/// The same for faults that were found elsewhere.
+pub fn refuse_all(output: Output, pipeline: &str, faults: &[FaultReport]) -> ExitCode {
     for fault in faults {
-        eprintln!("{fault}");
+        eprintln!("{}", fault.rendered);
     }
     if faults.len() > 1 {
         eprintln!("{} faults; nothing was written", faults.len());
@@ -40,7 +49,7 @@ pub fn refuse(output: Output, pipeline: &str, faults: &[Fault]) -> ExitCode {
             .iter()
             .map(|f| {
                 json!({"code": f.code, "message": f.message, "help": f.help,
-                    "file": f.place.as_ref().map(|p| p.source.name.clone()),
+                    "file": f.place.as_ref().map(|p| &p.file),
                     "line": f.place.as_ref().map(|p| p.line),
                     "column": f.place.as_ref().map(|p| p.column)})
             })
@@ -104,7 +113,7 @@ fn clock(text: &str) -> Option<DateTime<Utc>> {
         })
 }
 
-fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOptions, Vec<Fault>> {
+pub fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOptions, Vec<Fault>> {
     let mut faults = Vec::new();
     let mut replace_where = Vec::new();
     for pair in &args.replace_where {
@@ -150,7 +159,11 @@ fn options(args: &UpdateArgs, now: Option<DateTime<Utc>>) -> Result<UpdateOption
 }
 
 /// `windrow validate`.
-pub async fn validate(args: &PipelineArgs) -> ExitCode {
+pub async fn validate(args: &ValidateArgs) -> ExitCode {
+    if let Some(scheduler) = args.remote.url() {
+        return remote::update::validate(&args.pipeline, scheduler).await;
+    }
+    let args = &args.pipeline;
     let prepared = match load(args) {
         Ok((config, now)) => {
             let name = config.name.clone();
@@ -163,25 +176,30 @@ pub async fn validate(args: &PipelineArgs) -> ExitCode {
         Err(faults) => Err(faults),
     };
     match prepared {
-        Ok((name, update)) => {
-            for warning in &update.warnings {
-                eprintln!("{warning}");
-            }
-            match args.output {
-                Output::Text => println!("pipeline {name} is valid"),
-                Output::Json => println!(
-                    "{}",
-                    json!({"pipeline": name, "state": "VALID", "error": null})
-                ),
-            }
-            ExitCode::SUCCESS
-        }
+        Ok((name, update)) => valid(args.output, &name, &update.warnings),
         Err(faults) => refuse(args.output, &args.pipeline.display().to_string(), &faults),
     }
 }
 
+pub fn valid(output: Output, name: &str, warnings: &[String]) -> ExitCode {
+    for warning in warnings {
+        eprintln!("{warning}");
+    }
+    match output {
+        Output::Text => println!("pipeline {name} is valid"),
+        Output::Json => println!(
+            "{}",
+            json!({"pipeline": name, "state": "VALID", "error": null})
+        ),
+    }
+    ExitCode::SUCCESS
+}
+
 /// `windrow plan`.
 pub async fn plan(args: &UpdateArgs) -> ExitCode {
+    if let Some(scheduler) = args.remote.url() {
+        return remote::update::plan(args, scheduler).await;
+    }
     let update = match prepare(args).await {
         Ok(update) => update,
         Err(faults) => {
@@ -192,12 +210,15 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
             );
         }
     };
-    let report = update.explain().await;
+    planned(args.pipeline.output, &update.explain().await)
+}
+
+pub fn planned(output: Output, report: &UpdateReport) -> ExitCode {
     for warning in &report.warnings {
         eprintln!("{warning}");
     }
-    match args.pipeline.output {
-        Output::Text => print_text(&text::plan(&report)),
+    match output {
+        Output::Text => print_text(&text::plan(report)),
         Output::Json => println!("{}", json!(report)),
     }
     if report.error.is_some() {
@@ -240,6 +261,9 @@ pub async fn run_for_report(args: &UpdateArgs) -> Option<UpdateReport> {
 
 /// `windrow run`.
 pub async fn run(args: &UpdateArgs) -> ExitCode {
+    if let Some(scheduler) = args.remote.url() {
+        return remote::update::run(args, scheduler).await;
+    }
     let pipeline = args.pipeline.pipeline.display().to_string();
     let output = args.pipeline.output;
     let update = match prepare(args).await {
@@ -268,31 +292,35 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
         _ = tokio::signal::ctrl_c() => {
             progress.clear();
             eprintln!("cancelled; flows that had not committed changed nothing");
-            return ExitCode::from(130);
+            return ExitCode::from(CANCELED);
         }
     };
     progress.clear();
+    ended(output, &report)
+}
+
+/// Shows what came of an update.
+pub fn ended(output: Output, report: &UpdateReport) -> ExitCode {
     match output {
         Output::Text => {
-            println!("{}", text::summary(&report));
+            println!("{}", text::summary(report));
             if let (Some(error), true) = (&report.error, report.flows.is_empty()) {
                 eprintln!("error[{}]: {}", error.code, error.message);
             }
         }
         Output::Json => println!("{}", json!(report)),
     }
-    if report.state == UpdateState::Completed {
-        ExitCode::SUCCESS
-    } else if report.flows.is_empty() {
+    match report.state {
+        UpdateState::Completed => ExitCode::SUCCESS,
+        UpdateState::Canceled => ExitCode::from(CANCELED),
         // It ended before the first flow began: nothing was written.
-        ExitCode::from(REFUSED)
-    } else {
-        ExitCode::from(FAILED)
+        _ if report.flows.is_empty() => ExitCode::from(REFUSED),
+        _ => ExitCode::from(FAILED),
     }
 }
 
 /// Rows that a full refresh takes away for good must be agreed to.
-fn agree(at_risk: &[RowsAtRisk]) -> Result<(), Fault> {
+pub fn agree(at_risk: &[RowsAtRisk]) -> Result<(), Fault> {
     if at_risk.is_empty() {
         return Ok(());
     }
@@ -346,6 +374,11 @@ impl Shown {
             Output::Text => println!("{line}"),
             Output::Json => eprintln!("{line}"),
         });
+    }
+
+    /// A word beside what is asked for.
+    pub fn note(&self, line: &str) {
+        self.bars.suspend(|| eprintln!("{line}"));
     }
 
     pub fn clear(&self) {

@@ -25,18 +25,7 @@ impl StoreOptions {
 
     /// What the environment of this process says about stores.
     pub fn from_environment() -> Self {
-        let known = |key: &str| {
-            ["AWS_", "GOOGLE_", "AZURE_"]
-                .iter()
-                .any(|p| key.starts_with(p))
-        };
-        Self(
-            std::env::vars_os()
-                .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-                .filter(|(k, _)| known(k))
-                .map(|(k, v)| (k.to_lowercase(), v))
-                .collect(),
-        )
+        Self(environment())
     }
 
     /// These options, and `others` over them.
@@ -55,6 +44,20 @@ impl StoreOptions {
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect()
     }
+}
+
+/// Every `AWS_*`, `GOOGLE_*` and `AZURE_*` variable, in the spelling that object stores know.
+pub fn environment() -> BTreeMap<String, String> {
+    let known = |key: &str| {
+        ["AWS_", "GOOGLE_", "AZURE_"]
+            .iter()
+            .any(|p| key.starts_with(p))
+    };
+    std::env::vars_os()
+        .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+        .filter(|(k, _)| known(k))
+        .map(|(k, v)| (k.to_lowercase(), v))
+        .collect()
 }
 
 /// Whether an option is about a place or a manner, by the words in its name; any other might be a

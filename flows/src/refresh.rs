@@ -3,10 +3,10 @@
 //! A pure decision over facts that the scheduler gathered. The order of reasons, and which of them
 //! stand alone, are those of the event that users know.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How the rows of an update are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Technique {
     /// Nothing that can reach the window changed: nothing is computed.
@@ -100,7 +100,7 @@ impl RefreshPolicy {
 }
 
 /// Why the whole window is computed. Declared in the order in which they are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FallbackReason {
     FullRefreshRequested,

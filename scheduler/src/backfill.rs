@@ -7,18 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, Operator};
-use futures::{StreamExt, TryStreamExt};
-use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
-use serde::{Deserialize, Serialize};
+use futures::StreamExt;
 use serde_json::json;
-use windrow_delta::{Location, Table, TableError, changes, partition};
+use windrow_delta::{Table, TableError, changes};
 use windrow_executor::scan::query_name;
 use windrow_flows::calendar::{self, Span, Unit};
 use windrow_flows::definition::{ExprText, FlowKind};
@@ -29,10 +27,11 @@ use windrow_flows::sql::parse_predicate;
 use crate::bind::Upstream;
 use crate::config::PipelineConfig;
 use crate::engine::StageEngine;
-use crate::events::{Level, below};
+use crate::events::Level;
 use crate::facts::short_fingerprint;
 use crate::flow::FlowPlan;
 use crate::lease::Fence;
+use crate::ledger::{Definition, FORMAT, Ledger, LedgerSlice, Ledgers};
 use crate::report::{
     BackfillReport, FlowReport, FlowStatus, Problem, SliceOutcome, UpdateReport, UpdateState,
 };
@@ -41,9 +40,10 @@ use crate::update::{Attempt, Progress, Update, UpdateOptions};
 
 /// More slices than this are no plan but a slip of the pen.
 const MOST_SLICES: usize = 100_000;
-const FORMAT: u32 = 1;
 /// How far the ledger may lag behind. The target's log knows the slices in between.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
+
+pub use crate::ledger::SliceState;
 
 /// Whether an earlier backfill goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,64 +72,13 @@ pub struct BackfillOptions {
     pub newest_first: bool,
     pub resume: Resume,
     pub now: Option<DateTime<Utc>>,
+    /// The id of the update that runs it, for one that was promised under it. A new backfill has the
+    /// id of its first update.
+    pub id: Option<String>,
     /// Where slices are computed; in this process unless said.
     pub engine: Option<Arc<dyn StageEngine>>,
     /// Asked before every commit whether this process still may.
     pub fence: Option<Arc<dyn Fence>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum SliceState {
-    Pending,
-    Completed,
-    Failed,
-}
-
-impl SliceState {
-    fn of(completed: bool) -> Self {
-        if completed {
-            Self::Completed
-        } else {
-            Self::Failed
-        }
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct LedgerSlice {
-    from: String,
-    to: String,
-    state: SliceState,
-}
-
-/// What the slices rest on: resuming with another meaning would leave two halves that do not fit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Definition {
-    query: String,
-    columns: String,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Ledger {
-    format: u32,
-    id: String,
-    flow: String,
-    column: String,
-    from: String,
-    to: String,
-    /// `None` for one slice.
-    by: Option<String>,
-    definition: Definition,
-    /// The target's version before the first slice, -1 for none.
-    target_version: i64,
-    slices: Vec<LedgerSlice>,
-}
-
-impl Ledger {
-    fn is_done(&self) -> bool {
-        self.slices.iter().all(|s| s.state == SliceState::Completed)
-    }
 }
 
 /// A backfill that is ready to run.
@@ -137,7 +86,9 @@ pub struct Backfill {
     update: Update,
     index: usize,
     ledger: Ledger,
-    ledgers: Location,
+    ledgers: Ledgers,
+    /// Set once a stop was asked for.
+    stop: AtomicBool,
     parallel: usize,
     newest_first: bool,
 }
@@ -163,6 +114,7 @@ impl Backfill {
                 now: options.now,
                 engine: options.engine.clone(),
                 fence: options.fence.clone(),
+                id: options.id.clone(),
                 ..UpdateOptions::default()
             },
         )
@@ -199,20 +151,18 @@ impl Backfill {
             .inner
             .plan(index, &upstream, &Attempt::default())
             .await?;
-        let ledgers = Location::open(
-            &below(&project.config.storage, "system/backfills"),
-            &project.config.store_options,
-        )
-        .map_err(table_fault)?;
-        let ledger = if options.resume == Resume::No {
+        let ledgers = Ledgers::open(&project.config).map_err(table_fault)?;
+        let mut ledger = if options.resume == Resume::No {
             begin(&plan, &flow.name, update.id(), options).map_err(|f| vec![f])?
         } else {
             resume(&plan, &flow.name, &ledgers, options).await?
         };
+        ledger.update = update.id().to_string();
         let backfill = Self {
             index,
             ledger,
             ledgers,
+            stop: AtomicBool::new(false),
             parallel: options.parallel.max(1),
             newest_first: options.newest_first,
             update,
@@ -238,6 +188,16 @@ impl Backfill {
 
     pub fn id(&self) -> &str {
         &self.ledger.id
+    }
+
+    /// Its flow as it is when it is stopped.
+    pub(crate) fn unended(&self) -> Vec<FlowReport> {
+        self.update.unended()
+    }
+
+    /// The events that it gathers while it runs.
+    pub(crate) fn recorder(&self) -> crate::events::Recorder {
+        self.update.recorder()
     }
 
     pub fn warnings(&self) -> &[String] {
@@ -286,12 +246,18 @@ impl Backfill {
                 let (this, shared) = (&self, &shared);
                 let running = futures::stream::iter(batch)
                     .map(|number| async move {
+                        if this.stop_requested().await {
+                            return None;
+                        }
                         let (from, to) = this.bounds(number);
-                        (number, this.slice(number, from, to, shared).await)
+                        Some((number, this.slice(number, from, to, shared).await))
                     })
                     .buffer_unordered(self.parallel);
                 let mut running = std::pin::pin!(running);
-                while let Some((number, report)) = running.next().await {
+                while let Some(ended_slice) = running.next().await {
+                    let Some((number, report)) = ended_slice else {
+                        continue;
+                    };
                     progress.slice_ended(&flow, &outcome(&self.ledger.slices[number], &report));
                     self.record(number, &report);
                     ended.push((number, report.status == FlowStatus::Completed));
@@ -325,15 +291,22 @@ impl Backfill {
             self.ledger.column, self.ledger.from, self.ledger.column, self.ledger.to
         ));
         report.slices.total = self.ledger.slices.len() as u64;
-        let with = |state| {
-            let slices = self.ledger.slices.iter();
-            slices.filter(|s| s.state == state).count() as u64
-        };
-        report.slices.completed = with(SliceState::Completed);
-        report.slices.failed = with(SliceState::Failed);
+        report.slices.completed = self.ledger.count(SliceState::Completed);
+        report.slices.failed = self.ledger.count(SliceState::Failed);
         let state = if self.ledger.is_done() {
             report.status = FlowStatus::Completed;
             UpdateState::Completed
+        } else if self.stop.load(Ordering::Relaxed) {
+            report.status = FlowStatus::Canceled;
+            report.error = Some(Problem {
+                code: "BACKFILL_STOPPED".into(),
+                message: format!(
+                    "it was stopped with {} of {} slices done",
+                    report.slices.completed, report.slices.total
+                ),
+                help: Some(format!("go on with --resume {}", self.ledger.id)),
+            });
+            UpdateState::Canceled
         } else {
             UpdateState::Failed
         };
@@ -373,11 +346,25 @@ impl Backfill {
 
     async fn start(&self) -> Result<(), Problem> {
         self.update.begin().await?;
-        self.save(&[]).await.map_err(|e| Problem {
+        let began = async {
+            self.ledgers.forget_stop(&self.ledger).await?;
+            self.save(&[]).await
+        };
+        began.await.map_err(|e| Problem {
             code: e.code().into(),
             message: e.to_string(),
             help: Some("check `storage` and the access to it".into()),
         })
+    }
+
+    /// Whether somebody asked for an end. A store that does not answer stops nothing.
+    async fn stop_requested(&self) -> bool {
+        if !self.stop.load(Ordering::Relaxed) {
+            let found = self.ledgers.stop_requested(&self.ledger).await;
+            self.stop
+                .fetch_or(matches!(found, Ok(true)), Ordering::Relaxed);
+        }
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn bounds(&self, number: usize) -> (&str, &str) {
@@ -454,18 +441,7 @@ impl Backfill {
         for (number, completed) in ended {
             ledger.slices[*number].state = SliceState::of(*completed);
         }
-        let url = self.ledgers.shown();
-        let body = serde_json::to_vec_pretty(&ledger).map_err(|e| TableError::Damaged {
-            url: url.clone(),
-            reason: e.to_string(),
-        })?;
-        let path = folder(&ledger.flow).join(format!("{}.json", ledger.id));
-        self.ledgers
-            .store()
-            .put(&path, PutPayload::from(body))
-            .await
-            .map(|_| ())
-            .map_err(|source| TableError::Storage { url, source })
+        self.ledgers.save(&ledger).await
     }
 }
 
@@ -536,10 +512,6 @@ fn outcome(slice: &LedgerSlice, report: &FlowReport) -> SliceOutcome {
     }
 }
 
-fn folder(flow: &str) -> Path {
-    Path::from(partition::folder("flow", Some(flow)))
-}
-
 fn table_fault(error: TableError) -> Vec<Fault> {
     vec![Fault::new(error.code(), error.to_string())]
 }
@@ -600,6 +572,7 @@ fn begin(
         by: (!options.atomic).then(|| unit.word().to_string()),
         definition: definition(plan),
         target_version: plan.existing.as_ref().map_or(-1, Table::version),
+        update: String::new(),
         slices: spans
             .into_iter()
             .map(|s| LedgerSlice {
@@ -700,7 +673,7 @@ fn compared_columns(predicate: &Expr) -> Vec<String> {
 async fn resume(
     plan: &FlowPlan,
     flow: &str,
-    ledgers: &Location,
+    ledgers: &Ledgers,
     options: &BackfillOptions,
 ) -> Result<Ledger, Vec<Fault>> {
     let mut ledger = find(flow, ledgers, &options.resume).await?;
@@ -783,34 +756,15 @@ async fn resume(
     Ok(ledger)
 }
 
-async fn find(flow: &str, ledgers: &Location, which: &Resume) -> Result<Ledger, Vec<Fault>> {
-    let store = ledgers.store();
-    let failed = |source| {
-        table_fault(TableError::Storage {
-            url: ledgers.shown(),
-            source,
-        })
-    };
-    let listed = store.list(Some(&folder(flow))).map_ok(|m| m.location);
-    let mut paths: Vec<Path> = match listed.try_collect().await {
-        Ok(paths) => paths,
-        Err(object_store::Error::NotFound { .. }) => Vec::new(),
-        Err(source) => return Err(failed(source)),
-    };
-    // Ids begin with the time at which they were made.
-    paths.sort();
-    for path in paths.into_iter().rev() {
-        let found = store.get(&path).await.map_err(failed)?;
-        let bytes = found.bytes().await.map_err(failed)?;
-        let Ok(ledger) = serde_json::from_slice::<Ledger>(&bytes) else {
+async fn find(flow: &str, ledgers: &Ledgers, which: &Resume) -> Result<Ledger, Vec<Fault>> {
+    for entry in ledgers.list(Some(flow)).await.map_err(table_fault)? {
+        if matches!(which, Resume::Id(id) if *id != entry.id) {
             continue;
-        };
-        let wanted = match which {
-            Resume::Id(id) => ledger.id == *id,
-            _ => !ledger.is_done(),
-        };
-        if wanted && ledger.format == FORMAT {
-            return Ok(ledger);
+        }
+        let kept = ledgers.read(&entry).await.map_err(table_fault)?;
+        let wanted = |ledger: &Ledger| matches!(which, Resume::Id(_)) || !ledger.is_done();
+        if let Some(kept) = kept.filter(|k| wanted(&k.ledger)) {
+            return Ok(kept.ledger);
         }
     }
     Err(vec![match which {

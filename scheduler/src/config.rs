@@ -10,6 +10,8 @@ use windrow_delta::StoreOptions;
 use windrow_flows::fault::{Fault, Place, SourceText};
 use windrow_flows::name;
 
+use crate::paths::PathGuard;
+
 /// File names looked for in a pipeline folder, in this order.
 const FILE_NAMES: &[&str] = &["windrow.yml", "spark-pipeline.yml"];
 
@@ -46,6 +48,16 @@ pub struct PipelineConfig {
     pub store_options: StoreOptions,
     /// The SQL files, in order of their names.
     pub sources: Vec<SourceText>,
+    pub(crate) written: Written,
+    /// Where a scheduler lets the pipelines of its clients go; none binds one's own.
+    pub(crate) guard: Option<Arc<PathGuard>>,
+}
+
+/// What the pipeline file itself says where the environment or a default says more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Written {
+    pub(crate) object_store: BTreeMap<String, String>,
+    pub(crate) allowed_paths: Option<Vec<Url>>,
 }
 
 /// What the command line says about the pipeline.
@@ -122,6 +134,8 @@ impl PipelineConfig {
             allowed_paths: Vec::new(),
             store_options: StoreOptions::from_environment(),
             sources: vec![source],
+            written: Written::default(),
+            guard: None,
         };
         config.allow_defaults()?;
         config.check_sources()?;
@@ -179,7 +193,7 @@ impl PipelineConfig {
         Ok(())
     }
 
-    fn check_sources(&self) -> Result<(), Vec<Fault>> {
+    pub(crate) fn check_sources(&self) -> Result<(), Vec<Fault>> {
         if self.sources.iter().all(|s| s.text.trim().is_empty()) {
             return Err(vec![Fault::new(
                 "PIPELINE_EMPTY",
@@ -200,6 +214,7 @@ impl PipelineConfig {
                     || url.path().starts_with(&format!("{path}/")))
         };
         self.allowed_paths.iter().any(under)
+            && self.guard.as_ref().is_none_or(|guard| guard.permits(url))
     }
 
     /// A path in SQL, relative ones from the pipeline's folder.
@@ -264,7 +279,11 @@ impl Reader {
         let tables = self.locations("tables");
         let catalogs = self.locations("catalogs");
         let allowed_paths = self.allowed();
-        let store_options = StoreOptions::from_environment().overlaid(self.pairs("object_store"));
+        let written = Written {
+            object_store: self.pairs("object_store").into_iter().collect(),
+            allowed_paths: Some(allowed_paths.clone()).filter(|paths| !paths.is_empty()),
+        };
+        let store_options = StoreOptions::from_environment().overlaid(written.object_store.clone());
         self.refuse_secrets();
         let sources = self.libraries();
         let Some(storage) = storage else {
@@ -285,6 +304,8 @@ impl Reader {
             allowed_paths,
             store_options,
             sources,
+            written,
+            guard: None,
         };
         config.allow_defaults()?;
         config.check_sources()?;
@@ -468,8 +489,6 @@ impl Reader {
         sources
     }
 }
-
-/// Every `AWS_*`, `GOOGLE_*` and `AZURE_*` variable, in the spelling that object stores know.
 
 fn yaml_words(name: &str, error: &str) -> String {
     let plain = error

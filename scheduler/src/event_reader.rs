@@ -24,6 +24,8 @@ pub struct EventFilter {
     pub update: Option<String>,
     pub event_type: Option<String>,
     pub level: Option<String>,
+    /// Only those that came before the event with this id.
+    pub before: Option<String>,
     /// The newest so many.
     pub last: usize,
 }
@@ -49,6 +51,10 @@ pub async fn read(config: &PipelineConfig, filter: &EventFilter) -> Result<Vec<V
     };
     events
         .retain(|e| origin(e, "flow_name", &filter.flow) && origin(e, "update_id", &filter.update));
+    if let Some(before) = &filter.before {
+        let id = |event: &Value| event.get("id").and_then(Value::as_str) == Some(before.as_str());
+        events.truncate(events.iter().position(id).unwrap_or(0));
+    }
     let skip = events.len().saturating_sub(filter.last);
     Ok(events.split_off(skip))
 }

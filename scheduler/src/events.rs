@@ -6,7 +6,8 @@
 //! dies, the next update finds the note, reads from the targets' own logs what was committed, and
 //! writes the events that are missing. Column names are those that users of such event logs know.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use chrono::{DateTime, Utc};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
@@ -36,7 +37,7 @@ pub enum Level {
 }
 
 impl Level {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Info => "INFO",
             Self::Warn => "WARN",
@@ -117,12 +118,30 @@ impl Recorder {
         });
     }
 
+    /// The events behind the first `skip`.
+    pub(crate) fn events_from(&self, skip: usize) -> Vec<Event> {
+        let events = self.events.lock().unwrap_or_else(|e| e.into_inner());
+        events.get(skip..).unwrap_or_default().to_vec()
+    }
+
     pub fn events(&self) -> Vec<Event> {
         self.events
             .lock()
             .unwrap_or_else(|e| e.into_inner())
             .clone()
     }
+}
+
+/// An event with the columns of the log, as one reads it back.
+pub(crate) fn event_json(event: &Event) -> Value {
+    json!({"id": event.id, "sequence": sequence(event), "origin": event.origin,
+        "timestamp": event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+        "message": event.message, "level": event.level.word(), "maturity_level": "STABLE",
+        "error": event.error, "details": event.details, "event_type": event.event_type})
+}
+
+fn sequence(event: &Event) -> Value {
+    json!({"control_plane_seq_no": event.sequence})
 }
 
 pub(crate) fn below(storage: &Url, folder: &str) -> Url {
@@ -178,7 +197,7 @@ fn batch(
     .with_timezone("UTC");
     let columns: Vec<ArrayRef> = vec![
         text(&|e| Some(e.id.clone())),
-        text(&|e| Some(json!({"control_plane_seq_no": e.sequence}).to_string())),
+        text(&|e| Some(sequence(e).to_string())),
         text(&|e| Some(e.origin.to_string())),
         Arc::new(times),
         text(&|e| Some(e.message.clone())),
@@ -312,12 +331,42 @@ impl Pending {
     }
 
     fn is_running(&self) -> bool {
+        if self.host == host() && self.process == std::process::id() {
+            return RunningHere::holds(&self.update_id);
+        }
         if self.host == host() {
-            return self.process != std::process::id()
-                && std::path::Path::new(&format!("/proc/{}", self.process)).exists();
+            return std::path::Path::new(&format!("/proc/{}", self.process)).exists();
         }
         // Another machine can't be asked; no update runs for longer than this.
         Utc::now() - self.started < chrono::TimeDelta::days(3)
+    }
+}
+
+/// An update of this process, from its beginning until nothing holds it any more. A scheduler runs
+/// many, and must not take one of its own for dead.
+#[derive(Debug)]
+pub(crate) struct RunningHere(String);
+
+static HERE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+impl RunningHere {
+    pub(crate) fn new(update_id: &str) -> Self {
+        Self::all().insert(update_id.to_string());
+        Self(update_id.to_string())
+    }
+
+    pub(crate) fn holds(update_id: &str) -> bool {
+        Self::all().contains(update_id)
+    }
+
+    fn all() -> MutexGuard<'static, BTreeSet<String>> {
+        HERE.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Drop for RunningHere {
+    fn drop(&mut self) {
+        Self::all().remove(&self.0);
     }
 }
 
@@ -470,22 +519,118 @@ pub async fn take_note(
     }
 }
 
+/// Two updates of one process that begin side by side must not both write what a dead one left.
+static RECOVERING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// How an update ended that could not say so itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ending {
+    pub(crate) state: &'static str,
+    pub(crate) cause: &'static str,
+    pub(crate) level: Level,
+    pub(crate) message: &'static str,
+}
+
+const PROCESS_ENDED: Ending = Ending {
+    state: "FAILED",
+    cause: "PROCESS_ENDED",
+    level: Level::Error,
+    message: "the update's process ended before the update did",
+};
+
 /// Writes the events of updates whose process died. Gives their ids.
 pub async fn recover(
     state: &SessionState,
     storage: &Url,
     options: &StoreOptions,
 ) -> Result<Vec<String>, TableError> {
+    let _alone = RECOVERING.lock().await;
     let mut recovered = Vec::new();
     for pending in read_notes(storage, options).await? {
         if pending.is_running() {
             continue;
         }
-        recover_one(state, storage, options, &pending).await?;
+        recover_one(state, storage, options, &pending, PROCESS_ENDED).await?;
         take_note(storage, options, &pending.update_id).await?;
         recovered.push(pending.update_id);
     }
     Ok(recovered)
+}
+
+/// Writes the events of one update of which it is known that it does not run any more. `told` are its
+/// own events, where they outlived it.
+pub(crate) async fn close(
+    state: &SessionState,
+    storage: &Url,
+    options: &StoreOptions,
+    update_id: &str,
+    told: Option<Vec<Event>>,
+    ending: Ending,
+) -> Result<(), TableError> {
+    let _alone = RECOVERING.lock().await;
+    let notes = read_notes(storage, options).await?;
+    let Some(mut pending) = notes.into_iter().find(|n| n.update_id == update_id) else {
+        return Ok(());
+    };
+    if let Some(told) = told {
+        pending.events = told;
+    }
+    recover_one(state, storage, options, &pending, ending).await?;
+    take_note(storage, options, update_id).await
+}
+
+/// A commit of an update, found in its target's log.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundCommit {
+    pub(crate) flow: String,
+    pub(crate) dataset: String,
+    pub(crate) url: String,
+    pub(crate) version: i64,
+    pub(crate) files_added: u64,
+    pub(crate) files_removed: u64,
+}
+
+/// The commits of an update that has left a note, the newest of each flow.
+pub(crate) async fn committed(
+    storage: &Url,
+    options: &StoreOptions,
+    update_id: &str,
+) -> Result<Vec<FoundCommit>, TableError> {
+    let mut found = Vec::new();
+    let notes = read_notes(storage, options).await?;
+    if let Some(pending) = notes.into_iter().find(|n| n.update_id == update_id) {
+        for target in &pending.targets {
+            let commits = commits_of(target, options, update_id).await?;
+            found.extend(commits.last().map(|commit| FoundCommit {
+                flow: target.flow.clone(),
+                dataset: target.dataset.clone(),
+                url: target.url.clone(),
+                version: commit.version,
+                files_added: commit.added.len() as u64,
+                files_removed: commit.removed.len() as u64,
+            }));
+        }
+    }
+    Ok(found)
+}
+
+async fn commits_of(
+    target: &PendingTarget,
+    options: &StoreOptions,
+    update_id: &str,
+) -> Result<Vec<changes::CommitChanges>, TableError> {
+    let Ok(url) = Url::parse(&target.url) else {
+        return Ok(Vec::new());
+    };
+    let location = Location::open(&url, options)?;
+    let Some(table) = Table::open(&location, None).await? else {
+        return Ok(Vec::new());
+    };
+    let commits = changes::between(&location, target.version, table.version()).await?;
+    let own = commits.into_iter().flatten();
+    Ok(own
+        .filter(|c| is_of(c.windrow.as_ref(), update_id))
+        .collect())
 }
 
 async fn recover_one(
@@ -493,6 +638,7 @@ async fn recover_one(
     storage: &Url,
     options: &StoreOptions,
     pending: &Pending,
+    ending: Ending,
 ) -> Result<(), TableError> {
     let log = log_location(storage, options)?;
     if let Some(table) = Table::open(&log, None).await? {
@@ -508,19 +654,11 @@ async fn recover_one(
     let recorder = Recorder::new(&pending.pipeline, &pending.update_id);
     *recorder.events.lock().unwrap_or_else(|e| e.into_inner()) = pending.events.clone();
     for target in &pending.targets {
-        let Ok(url) = Url::parse(&target.url) else {
-            continue;
-        };
-        let location = Location::open(&url, options)?;
-        let Some(table) = Table::open(&location, None).await? else {
-            continue;
-        };
-        let commits = changes::between(&location, target.version, table.version()).await?;
-        for commit in commits.into_iter().flatten() {
-            if !is_of(commit.windrow.as_ref(), &pending.update_id) {
+        for commit in commits_of(target, options, &pending.update_id).await? {
+            let flow = Some((target.flow.as_str(), target.dataset.as_str()));
+            if tells_commit(&pending.events, &target.dataset, commit.version) {
                 continue;
             }
-            let flow = Some((target.flow.as_str(), target.dataset.as_str()));
             recorder.add(
                 "commit",
                 flow,
@@ -546,11 +684,23 @@ async fn recover_one(
     recorder.add(
         "update_progress",
         None,
-        Level::Error,
-        "the update's process ended before the update did".into(),
-        json!({"state": "FAILED", "cause": "PROCESS_ENDED"}),
+        ending.level,
+        ending.message.into(),
+        json!({"state": ending.state, "cause": ending.cause}),
     );
     append(state, &log, &pending.update_id, &recorder.events()).await
+}
+
+fn tells_commit(events: &[Event], dataset: &str, version: i64) -> bool {
+    events.iter().any(|event| {
+        event.event_type == "commit"
+            && event.origin.get("dataset_name").and_then(Value::as_str) == Some(dataset)
+            && event
+                .details
+                .pointer("/commit/version")
+                .and_then(Value::as_i64)
+                == Some(version)
+    })
 }
 
 fn is_of(windrow: Option<&Value>, update_id: &str) -> bool {

@@ -222,6 +222,17 @@ impl Lease {
         }
     }
 
+    /// Lets others lead at once.
+    pub async fn give_back(&self) {
+        if let Kind::Object { store, held, .. } = &self.kind {
+            held.lock().unwrap_or_else(PoisonError::into_inner).is_lost = true;
+            // An older leader's object that was removed by mistake is no harm: the next one begins anew.
+            if let Err(error) = store.delete(&Path::from(NAME)).await {
+                tracing::debug!(%error, "the lease was not given back");
+            }
+        }
+    }
+
     /// Renews the lease until it is lost. A lease that can't be renewed in time is lost too.
     pub async fn keep(&self) -> LeaseError {
         let lost = || LeaseError::Lost {

@@ -1,6 +1,8 @@
 //! Owns updates: reads a pipeline, plans its flows, gathers staged files and commits each result
 //! as one version of its target.
 //!
+//! `service` is the scheduler as a process that others talk to.
+//!
 //! Running partition tasks is the executor's work, what a flow means is decided in `flows`, tables
 //! are opened and committed through `delta`.
 
@@ -18,6 +20,8 @@ mod failpoint;
 mod flow;
 mod incremental;
 pub mod lease;
+pub mod ledger;
+mod paths;
 mod planning;
 mod predicate;
 pub mod project;
@@ -27,7 +31,9 @@ mod removal;
 pub mod report;
 mod run;
 pub mod selection;
+pub mod service;
 pub mod slicing;
+pub mod spec;
 mod stager;
 pub mod update;
 mod update_events;

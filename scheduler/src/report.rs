@@ -1,24 +1,76 @@
 //! What came of an update, in the form in which people and programs get it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use windrow_flows::fault::Fault;
 use windrow_flows::refresh::{FallbackReason, Technique};
 
 use crate::backfill::SliceState;
 
 /// A thing that went wrong, with its stable code.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Problem {
     pub code: String,
     pub message: String,
     pub help: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// A fault of the pipeline, with the place as numbers and as people see it.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct FaultReport {
+    pub code: String,
+    pub message: String,
+    pub help: Option<String>,
+    pub hint: Option<String>,
+    pub place: Option<FaultPlace>,
+    /// All of it as a terminal shows it, with the line and a caret.
+    pub rendered: String,
+}
+
+/// Where in the pipeline's SQL; lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct FaultPlace {
+    pub file: String,
+    pub line: u64,
+    pub column: u64,
+    /// Just behind the last character.
+    pub end_line: u64,
+    pub end_column: u64,
+    pub source_line: String,
+}
+
+impl From<&Fault> for FaultReport {
+    fn from(fault: &Fault) -> Self {
+        let place = fault.place.as_ref().map(|place| {
+            let before = usize::try_from(place.line.saturating_sub(1)).unwrap_or(usize::MAX);
+            let line = place.source.text.lines().nth(before);
+            FaultPlace {
+                file: place.source.name.clone(),
+                line: place.line,
+                column: place.column,
+                end_line: place.end_line,
+                end_column: place.end_column,
+                source_line: line.unwrap_or_default().to_string(),
+            }
+        });
+        Self {
+            code: fault.code.to_string(),
+            message: fault.message.clone(),
+            help: fault.help.clone(),
+            hint: fault.hint.clone(),
+            place,
+            rendered: fault.to_string(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum FlowStatus {
     Completed,
     Failed,
     Skipped,
+    /// The update was stopped before this flow committed.
+    Canceled,
     /// Planned, not run.
     Planned,
 }
@@ -29,19 +81,20 @@ impl FlowStatus {
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
             Self::Skipped => "SKIPPED",
+            Self::Canceled => "CANCELED",
             Self::Planned => "PLANNED",
         }
     }
 }
 
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Slices {
     pub total: u64,
     pub completed: u64,
     pub failed: u64,
 }
 
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FlowMetrics {
     pub num_output_rows: u64,
     /// Rows of the window that were removed.
@@ -58,7 +111,7 @@ pub struct FlowMetrics {
     pub num_slices: u64,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SourceReport {
     pub table: String,
     /// `None` for files and for tables that the update has yet to make.
@@ -74,7 +127,7 @@ pub struct SourceReport {
 }
 
 /// What a plan says about the files of the target.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Effect {
     pub files_total: u64,
     pub files_removed: u64,
@@ -84,7 +137,7 @@ pub struct Effect {
 }
 
 /// A technique that was looked at for an update.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Considered {
     pub technique: Technique,
     pub is_applicable: bool,
@@ -95,7 +148,7 @@ pub struct Considered {
 }
 
 /// What stands against a technique.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Issue {
     pub issue_type: String,
     pub prevent_incrementalization: bool,
@@ -103,7 +156,7 @@ pub struct Issue {
     pub words: String,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FlowReport {
     pub flow: String,
     pub target: String,
@@ -112,7 +165,7 @@ pub struct FlowReport {
     pub technique: Option<Technique>,
     pub fallback_reasons: Vec<FallbackReason>,
     /// The techniques that were looked at; empty when there was nothing to choose.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub considered: Vec<Considered>,
     /// The predicate with its time pinned; for people also as it was written.
     pub predicate: Option<String>,
@@ -122,16 +175,16 @@ pub struct FlowReport {
     pub location: String,
     pub metrics: FlowMetrics,
     pub sources: Vec<SourceReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// Flows before this one that will change what it reads: a plan shows their targets as they are.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     pub expectations: Vec<serde_json::Value>,
     pub error: Option<Problem>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum UpdateState {
     Completed,
@@ -151,7 +204,7 @@ impl UpdateState {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UpdateReport {
     pub update_id: String,
     pub pipeline: String,
@@ -161,12 +214,12 @@ pub struct UpdateReport {
     pub flows: Vec<FlowReport>,
     pub warnings: Vec<String>,
     pub error: Option<Problem>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill: Option<BackfillReport>,
 }
 
 /// What became of a backfill.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BackfillReport {
     pub id: String,
     pub column: String,
@@ -176,14 +229,14 @@ pub struct BackfillReport {
 }
 
 /// What became of a slice.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SliceOutcome {
     pub from: String,
     pub to: String,
     pub state: SliceState,
     /// Rows that were written; `None` when it was done before, or failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }

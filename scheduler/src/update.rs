@@ -19,7 +19,7 @@ use windrow_flows::refresh::Technique;
 use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
 use crate::engine::{InProcess, StageEngine};
-use crate::events::{self, Level, Pending, PendingTarget, Recorder};
+use crate::events::{self, Level, Pending, PendingTarget, Recorder, RunningHere};
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
 use crate::lease::Fence;
 use crate::planning::Prepared;
@@ -54,6 +54,8 @@ pub struct UpdateOptions {
     /// Asked before every commit whether this process still may.
     pub fence: Option<Arc<dyn Fence>>,
     pub slicing: Slicing,
+    /// The update's id, for one that was promised under it; by default a new one.
+    pub id: Option<String>,
 }
 
 /// Told of what happens while an update runs.
@@ -95,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) recorder: Recorder,
     /// Plans that were made to check them and still hold, by flow.
     checked: Mutex<BTreeMap<usize, FlowPlan>>,
+    _here: RunningHere,
 }
 
 /// Plans that are kept between checking and running; each holds a session.
@@ -168,7 +171,8 @@ impl Update {
                 (0..project.flows.len()).collect()
             }
         };
-        let id = uuid::Uuid::now_v7().to_string();
+        let id = options.id.clone();
+        let id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let recorder = Recorder::new(&project.config.name, &id);
         let mut update = Self {
             inner: Arc::new(Inner {
@@ -179,12 +183,13 @@ impl Update {
                 slicing: options.slicing.clone(),
                 sources,
                 clock,
-                id,
                 selected,
                 requests,
                 existing,
                 recorder,
                 checked: Mutex::default(),
+                _here: RunningHere::new(&id),
+                id,
             }),
             order,
             dependencies,
@@ -272,6 +277,19 @@ impl Update {
 
     pub fn id(&self) -> &str {
         &self.inner.id
+    }
+
+    /// Its flows as they are when it is stopped before they end.
+    pub(crate) fn unended(&self) -> Vec<FlowReport> {
+        let flows = self.inner.selected.iter();
+        flows
+            .map(|index| self.inner.blank(*index, FlowStatus::Canceled, None))
+            .collect()
+    }
+
+    /// The events that it gathers while it runs.
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.inner.recorder.clone()
     }
 
     pub fn clock(&self) -> DateTime<Utc> {
@@ -596,10 +614,10 @@ impl Update {
     pub(crate) async fn end(&self, state: UpdateState) -> Result<(), Problem> {
         let inner = &self.inner;
         let config = &inner.project.config;
-        let level = if state == UpdateState::Completed {
-            Level::Info
-        } else {
-            Level::Error
+        let level = match state {
+            UpdateState::Completed => Level::Info,
+            UpdateState::Canceled => Level::Warn,
+            _ => Level::Error,
         };
         inner.progress(state.word(), level);
         let problem = |e: windrow_delta::TableError| Problem {

@@ -23,7 +23,7 @@ impl Inner {
         let target = &self.project.tables[flow.table].shown;
         let level = match report.status {
             FlowStatus::Completed | FlowStatus::Planned => Level::Info,
-            FlowStatus::Skipped => Level::Warn,
+            FlowStatus::Skipped | FlowStatus::Canceled => Level::Warn,
             FlowStatus::Failed => Level::Error,
         };
         let error = report.error.as_ref().map(|e| {

@@ -22,12 +22,12 @@ const STEPS: [&str; 6] = [
     "before_events",
     "after_events",
 ];
-const NOW: [&str; 2] = ["--now", "2026-03-10T00:00:00Z"];
+pub const NOW: [&str; 2] = ["--now", "2026-03-10T00:00:00Z"];
 const SQL: &str =
     "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= date_add(current_date(), -4) BY NAME
     SELECT d, k, sum(x) AS x FROM s GROUP BY d, k;";
 
-fn play<F: Future<Output = Outcome>>(test: F) {
+pub fn play<F: Future<Output = Outcome>>(test: F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -39,7 +39,7 @@ fn play<F: Future<Output = Outcome>>(test: F) {
 
 /// A source of ten days, a target that was run once and got rows of its own outside the window,
 /// then a source that has changed: the next run has files to drop, to rewrite and to keep.
-async fn prepared(folder: &Path, rows_a_day: u32) -> Outcome<Pipeline> {
+pub async fn prepared(folder: &Path, rows_a_day: u32) -> Outcome<Pipeline> {
     let lake = Lake::folder(&folder.join("lake"))?;
     lake.store()?;
     let at = folder.join("pipeline");
@@ -82,7 +82,7 @@ fn days(days: u32, rows: u32, x: u32) -> String {
     )
 }
 
-async fn append(pipeline: &Pipeline, place: &str, select: &str) -> Outcome {
+pub async fn append(pipeline: &Pipeline, place: &str, select: &str) -> Outcome {
     let schema = arrow_schema(&pipeline.lake.open(place).await?)?;
     let mut parts = Vec::new();
     for part in batches(&SessionContext::new(), select).await? {
@@ -104,7 +104,7 @@ async fn append(pipeline: &Pipeline, place: &str, select: &str) -> Outcome {
         .await
 }
 
-fn copy(from: &Path, to: &Path) -> Outcome {
+pub fn copy(from: &Path, to: &Path) -> Outcome {
     std::fs::create_dir_all(to).map_err(words)?;
     for entry in std::fs::read_dir(from).map_err(words)? {
         let entry = entry.map_err(words)?;
@@ -119,7 +119,7 @@ fn copy(from: &Path, to: &Path) -> Outcome {
 }
 
 /// The pipeline of `of` over a copy of its lake.
-fn twin(of: &Pipeline, folder: &Path) -> Outcome<Pipeline> {
+pub fn twin(of: &Pipeline, folder: &Path) -> Outcome<Pipeline> {
     copy(Path::new(&of.dir()), &folder.join("lake"))?;
     let at = folder.join("pipeline");
     std::fs::create_dir_all(&at).map_err(words)?;

@@ -22,6 +22,7 @@ mod reach;
 mod s3;
 mod scenario;
 mod scenarios;
+mod scheduler;
 mod spark;
 
 /// What went wrong, in words; tests panic with it at their outermost level.

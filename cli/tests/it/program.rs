@@ -67,6 +67,10 @@ pub fn start(
     {
         command.env_remove(name);
     }
+    // Everything can be played through a scheduler that was started by hand.
+    if let Some(scheduler) = std::env::var_os("WINDROW_TEST_SCHEDULER") {
+        command.env("WINDROW_SCHEDULER", scheduler);
+    }
     command
         .args(arguments)
         .current_dir(folder)

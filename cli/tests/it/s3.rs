@@ -87,7 +87,7 @@ fn script() -> Outcome<Command> {
     Ok(command)
 }
 
-fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
+pub fn on_s3<F: Future<Output = Outcome>>(test: impl FnOnce(Arc<Server>) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

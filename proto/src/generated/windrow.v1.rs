@@ -635,6 +635,13 @@ pub struct StartUpdateRequest {
     /// A word of the client's own: the same word sent again names the update that it started.
     #[prost(string, tag = "9")]
     pub idempotency_token: ::prost::alloc::string::String,
+    /// The unit of the calendar by which windows are cut: day, week, month, quarter or year; empty for
+    /// slices only where much is read.
+    #[prost(string, tag = "10")]
+    pub slice_by: ::prost::alloc::string::String,
+    /// Slices of a window that are computed at a time; 0 for one.
+    #[prost(uint32, tag = "11")]
+    pub parallel: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartUpdateResponse {

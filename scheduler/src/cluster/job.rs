@@ -129,13 +129,11 @@ impl Drop for Running {
         }
         self.cluster.attendance.cancel(&self.id.to_string());
         let (runtime, id) = (self.cluster.runtime.clone(), self.id.clone());
-        if let Ok(handle) = tokio::runtime::Handle::try_current() {
-            handle.spawn(async move {
-                if let Err(error) = runtime.cancel_job(id).await {
-                    tracing::debug!(%error, "a job was not cancelled");
-                }
-            });
-        }
+        self.cluster.serving.spawn(async move {
+            if let Err(error) = runtime.cancel_job(id).await {
+                tracing::debug!(%error, "a job was not cancelled");
+            }
+        });
     }
 }
 

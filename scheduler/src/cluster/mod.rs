@@ -81,6 +81,8 @@ pub struct Cluster {
     runtime: Runtime,
     state: BallistaCluster,
     attendance: Attendance,
+    /// The threads that serve; those of an update end with it.
+    serving: tokio::runtime::Handle,
     options: ClusterOptions,
     /// Jobs that may still begin.
     admitted: Arc<tokio::sync::Semaphore>,
@@ -131,6 +133,7 @@ impl Cluster {
         let runtime = create_scheduler(state.clone(), config).await?;
         Ok(Self {
             attendance: Attendance::new(runtime.clone()),
+            serving: tokio::runtime::Handle::current(),
             runtime,
             state,
             admitted: Arc::new(tokio::sync::Semaphore::new(options.jobs.max(1))),
