@@ -1,10 +1,10 @@
 //! Makes a plan fit for processes that share nothing.
 //!
-//! Each task of the runtime sees one partition of a plan and nothing of the others. A nested loop
-//! join that also gives rows of a side by whether they met none, and holds that side whole in each
-//! task, would give them once for each task: it runs in a single one. Which side that is the runtime
-//! decides late, so it is done for all joins but inner ones. Deletion vectors get a
-//! node of their own. Plans with scans that the wire does not carry as they are stay here.
+//! Each task of the runtime sees one partition of a plan and nothing of the others. A join that gives
+//! rows of a side by whether they met none, and holds that side whole in each task, would give them
+//! once for each task: it runs in a single one. Which side of a nested loop join that is the runtime
+//! decides late, so for these it is done for all but inner ones. Deletion vectors get a node of their
+//! own. Plans with scans that the wire does not carry as they are stay here.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion_proto::physical_plan::AsExecutionPlan;
@@ -30,6 +30,27 @@ pub(crate) enum Shape {
     StaysHere(String),
 }
 
+/// The sides of a join that must run in one task.
+fn sides_for_one_task(
+    node: &Arc<dyn ExecutionPlan>,
+) -> Option<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)> {
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        let is_safe = *join.join_type() == JoinType::Inner;
+        return (!is_safe).then(|| (join.left().clone(), join.right().clone()));
+    }
+    let join = node.downcast_ref::<HashJoinExec>()?;
+    let tells_of_left = matches!(
+        join.join_type(),
+        JoinType::Left
+            | JoinType::Full
+            | JoinType::LeftSemi
+            | JoinType::LeftAnti
+            | JoinType::LeftMark
+    );
+    let holds_left = *join.partition_mode() == PartitionMode::CollectLeft && tells_of_left;
+    (holds_left || join.null_aware).then(|| (join.left().clone(), join.right().clone()))
+}
+
 /// Makes `plan` fit.
 ///
 /// # Errors
@@ -40,14 +61,12 @@ pub(crate) fn of(plan: Arc<dyn ExecutionPlan>, context: &TaskContext) -> Result<
     }
     let plan = plan
         .transform_up(|node| {
-            let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() else {
-                return Ok(Transformed::no(node));
+            let (left, right) = match sides_for_one_task(&node) {
+                Some(sides) => sides,
+                None => return Ok(Transformed::no(node)),
             };
-            if *join.join_type() == JoinType::Inner {
-                return Ok(Transformed::no(node));
-            }
-            let right = Arc::new(OneTaskExec::over(join.right().clone()));
-            let children = vec![join.left().clone(), right as Arc<dyn ExecutionPlan>];
+            let right: Arc<dyn ExecutionPlan> = Arc::new(OneTaskExec::over(right));
+            let children = vec![left, right];
             Ok(Transformed::yes(node.replace_children(
                 children,
                 ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
