@@ -60,8 +60,22 @@ pub fn refuse_all(output: Output, pipeline: &str, faults: &[FaultReport]) -> Exi
                 "error": error, "faults": all})
         );
     }
+    // Nothing is wrong with the pipeline when only its time is bad.
+    if faults.iter().any(|f| MAY_PASS.contains(&f.code.as_str())) {
+        return ExitCode::from(FAILED);
+    }
     ExitCode::from(REFUSED)
 }
+
+/// Refusals by a scheduler that say nothing about the pipeline: the same call may do later.
+const MAY_PASS: [&str; 6] = [
+    "SCHEDULER_NOT_REACHABLE",
+    "SCHEDULER_REQUEST_FAILED",
+    "SCHEDULER_FULL",
+    "SCHEDULER_STOPPING",
+    "UPDATE_ALREADY_RUNNING",
+    "RECORD_CONTENDED",
+];
 
 /// Reads the pipeline and the clock from the arguments.
 pub fn load(args: &PipelineArgs) -> Result<(PipelineConfig, Option<DateTime<Utc>>), Vec<Fault>> {

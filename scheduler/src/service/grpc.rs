@@ -100,6 +100,7 @@ impl Inner {
         &self,
         request: pb::ListUpdatesRequest,
     ) -> Result<pb::ListUpdatesResponse, ServiceError> {
+        self.until_taken_over().await;
         let size = page_size(request.page_size, UPDATES_PAGE, LARGEST_PAGE);
         let before = |id: &str| request.page_token.is_empty() || id < request.page_token.as_str();
         let mut response = pb::ListUpdatesResponse::default();

@@ -88,6 +88,8 @@ struct Inner {
     looks: Semaphore,
     watchers: Arc<Semaphore>,
     stopping: AtomicBool,
+    /// Set once what earlier schedulers had under way is in the hands of this one.
+    taken_over: tokio::sync::watch::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
@@ -99,9 +101,8 @@ struct Lives {
 }
 
 impl Service {
-    /// Reads what earlier schedulers left, fails or begins anew what they had under way, and is then
-    /// ready for requests. The runtime that calls it is the one that serves; updates have threads of
-    /// their own.
+    /// Reads which pipelines are kept. The runtime that calls it is the one that serves; updates have
+    /// threads of their own.
     ///
     /// # Errors
     /// When the storage can't be read, or a root is no place.
@@ -114,7 +115,7 @@ impl Service {
         };
         let records = Records::open(&options.storage, &store_options)?;
         let pipelines = Index::read(&records).await?;
-        let service = Self {
+        Ok(Self {
             inner: Arc::new(Inner {
                 run: uuid::Uuid::now_v7().to_string(),
                 serving: tokio::runtime::Handle::current(),
@@ -128,11 +129,25 @@ impl Service {
                 looks: Semaphore::new(options.max_updates.max(2)),
                 watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
                 stopping: AtomicBool::new(false),
+                taken_over: tokio::sync::watch::Sender::new(false),
                 metrics: Arc::default(),
             }),
-        };
-        service.inner.take_over().await?;
-        Ok(service)
+        })
+    }
+
+    /// Fails, or begins anew, what earlier schedulers had under way. Requests about updates wait for it.
+    ///
+    /// # Errors
+    /// When the storage can't be read.
+    pub async fn take_over(&self) -> Result<(), ServiceError> {
+        self.inner.take_over().await?;
+        self.inner.taken_over.send_replace(true);
+        Ok(())
+    }
+
+    /// Whether it can serve all requests at once.
+    pub fn is_ready(&self) -> bool {
+        *self.inner.taken_over.borrow() && !self.is_stopping()
     }
 
     pub fn metrics(&self) -> Arc<Metrics> {
@@ -176,6 +191,13 @@ impl Service {
 impl Inner {
     fn lives(&self) -> MutexGuard<'_, Lives> {
         self.lives.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Which updates are under way is known only then.
+    async fn until_taken_over(&self) {
+        let mut taken_over = self.taken_over.subscribe();
+        // The sender lives as long as `self`.
+        let _ = taken_over.wait_for(|done| *done).await;
     }
 
     fn live(&self, id: &str) -> Option<Arc<Live>> {

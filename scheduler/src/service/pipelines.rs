@@ -195,6 +195,7 @@ impl Inner {
 
     /// Forgets a pipeline and its updates, unless one is under way.
     pub(crate) async fn delete_pipeline(&self, id: &str) -> Result<(), ServiceError> {
+        self.until_taken_over().await;
         let mut known = self.pipelines.locked().await;
         let Some(pipeline) = known.get(id) else {
             return Err(ServiceError::PipelineNotFound { id: id.to_string() });

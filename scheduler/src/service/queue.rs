@@ -44,6 +44,7 @@ impl Inner {
         now: Option<DateTime<Utc>>,
         token: String,
     ) -> Result<Arc<Live>, ServiceError> {
+        self.until_taken_over().await;
         let id = uuid::Uuid::now_v7().to_string();
         let backfill_id = match &request {
             Request::Backfill(b) if b.resumes => b.backfill.clone(),
@@ -178,6 +179,7 @@ impl Inner {
         id: &str,
         pipeline: &str,
     ) -> Result<Found, ServiceError> {
+        self.until_taken_over().await;
         if let Some(live) = self.live(id) {
             return Ok(Found::Live(live));
         }

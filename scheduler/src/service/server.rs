@@ -194,6 +194,14 @@ impl Bound {
                 let _ = closed.await;
             },
         ));
+        // Whether the process lives is told from the start, however much there is to take over.
+        let taking = service.clone();
+        let over = async move {
+            match taking.take_over().await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        };
         tokio::select! {
             ended = &mut served => return Err(ServerError::Ended {
                 reason: match ended {
@@ -202,6 +210,7 @@ impl Bound {
                     Err(error) => error.to_string(),
                 },
             }),
+            error = over => return Err(error.into()),
             () = end => {}
         }
         service.stop_taking();
@@ -249,12 +258,12 @@ impl Bound {
             .add_service(reflection().build_v1alpha().map_err(wrong)?);
         let (ready, metrics) = (service.clone(), service.metrics());
         let is_ready = move || {
-            let is_stopping = ready.is_stopping();
+            let is_ready = ready.is_ready();
             async move {
-                if is_stopping {
-                    (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-                } else {
+                if is_ready {
                     (StatusCode::OK, "ready\n")
+                } else {
+                    (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
                 }
             }
         };

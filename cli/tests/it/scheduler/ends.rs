@@ -18,7 +18,7 @@ fn a_stop_ends_the_work_itself() {
         let child = scheduler.begin(&slow, "run", &NOW)?;
         let id = scheduler.until(&slow, "RUNNING").await?;
         // One at a time.
-        let second = scheduler.call(&slow, "run", &NOW).await?.expect_exit(2)?;
+        let second = scheduler.call(&slow, "run", &NOW).await?.expect_exit(1)?;
         if second.report()?["error"]["code"] != "UPDATE_ALREADY_RUNNING" {
             return Err(second.told());
         }
@@ -281,7 +281,7 @@ fn a_scheduler_that_does_not_come_back() {
             return Err(lost.told());
         }
         let never = slow.start("run", &NOW, &variables)?;
-        let never = end(never).await?.expect_exit(2)?;
+        let never = end(never).await?.expect_exit(1)?;
         if never.report()?["error"]["code"] != "SCHEDULER_NOT_REACHABLE" {
             return Err(never.told());
         }
