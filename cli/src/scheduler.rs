@@ -1,6 +1,6 @@
 //! `scheduler`: the process that runs the updates of many clients.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,11 +51,15 @@ async fn engine(
     if args.in_process {
         return Ok((None, routes));
     }
+    // Executors show certificates of this authority, and are shown that of the port.
+    let ca = std::env::var_os("WINDROW_TLS_CA")
+        .map(PathBuf::from)
+        .or_else(|| args.tls_client_ca.clone());
     let link = executor::link(&LinkArgs {
         token_file: args.token_file.clone(),
-        tls_ca: args.tls_client_ca.clone(),
-        tls_cert: args.tls_client_ca.as_ref().and(args.tls_cert.clone()),
-        tls_key: args.tls_client_ca.as_ref().and(args.tls_key.clone()),
+        tls_cert: ca.as_ref().and(args.tls_cert.clone()),
+        tls_key: ca.as_ref().and(args.tls_key.clone()),
+        tls_ca: ca,
         tls_name: args.tls_name.clone(),
     })
     .map_err(|e| Fault::new("LINK_NOT_USABLE", e.to_string()))?;

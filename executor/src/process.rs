@@ -431,10 +431,13 @@ impl WorkDir {
                 tracing::info!(folder = ?entry.path(), ?removed, "files of an executor that ended");
             }
         }
-        std::fs::create_dir_all(folder.join("spill")).map_err(refused)?;
-        let lock = std::fs::File::create(folder.join(LOCK)).map_err(refused)?;
+        // Under another name until it is locked: an unlocked folder is taken for abandoned.
+        let made = below.join(format!(".{FOLDER}{}", uuid::Uuid::now_v7()));
+        std::fs::create_dir_all(made.join("spill")).map_err(refused)?;
+        let lock = std::fs::File::create(made.join(LOCK)).map_err(refused)?;
         lock.try_lock()
             .map_err(|e| refused(std::io::Error::other(e.to_string())))?;
+        std::fs::rename(&made, &folder).map_err(refused)?;
         Ok(Self {
             folder,
             _lock: lock,

@@ -40,6 +40,11 @@ pub trait StageEngine: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What it does now, as Prometheus reads it.
+    async fn metrics(&self) -> String {
+        String::new()
+    }
+
     /// Whether plans run in several processes, which share nothing.
     fn is_distributed(&self) -> bool {
         false

@@ -261,10 +261,15 @@ fn executors_make_the_same_tables_as_one_process() {
                 ));
             }
         }
+        // DataFusion decodes the constants of a union's branch as columns of its input, which is
+        // found out before the plan is sent. When that is mended, this plan goes too.
         let (flows, jobs) = (tables[0].len(), cluster.engine.jobs_done());
-        match (flows, jobs) {
-            (16, 16) => Ok(()),
-            _ => Err(format!("{flows} flows, {jobs} of them on executors")),
+        let stayed = cluster.engine.stayed_here();
+        match (flows, jobs, stayed.as_slice()) {
+            (16, 15, [one]) if one.starts_with("united: ") => Ok(()),
+            _ => Err(format!(
+                "{flows} flows, {jobs} on executors; stayed: {stayed:#?}"
+            )),
         }
     });
 }

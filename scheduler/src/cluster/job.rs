@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ballista_core::JobId;
@@ -45,6 +45,7 @@ pub(super) async fn run(
     state: &SessionState,
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Vec<StagedFile>, DataFusionError> {
+    let _counted = Counted::new(cluster.waiting.clone());
     let _admitted = cluster
         .admitted
         .acquire()
@@ -53,7 +54,7 @@ pub(super) async fn run(
     let sent = match shape::of(plan.clone(), &state.task_ctx())? {
         Shape::Sent(sent) => sent,
         Shape::StaysHere(reason) => {
-            tracing::warn!(flow = job.flow, reason, "a plan runs on the scheduler");
+            cluster.stays_here(job, &reason);
             return local::run_stage(state, plan).await;
         }
     };
@@ -95,6 +96,22 @@ pub(super) async fn run(
     })))
 }
 
+/// Counts one more as long as it lives.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn new(counter: Arc<AtomicU64>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The session of a job: that of the flow, with what the runtime and the executors need to know.
 fn context(state: &SessionState, job: &StageJob) -> Result<Arc<SessionContext>, DataFusionError> {
     let config = with_stores(state.config().clone(), &job.stores)
@@ -127,7 +144,7 @@ impl Drop for Running {
         if self.is_over {
             return;
         }
-        self.cluster.attendance.cancel(&self.id.to_string());
+        self.cluster.attendance.cancel(self.id.as_ref());
         let (runtime, id) = (self.cluster.runtime.clone(), self.id.clone());
         self.cluster.serving.spawn(async move {
             if let Err(error) = runtime.cancel_job(id).await {

@@ -13,9 +13,10 @@ mod job;
 mod results;
 mod shape;
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -41,6 +42,9 @@ use attendance::Attendance;
 use door::Door;
 
 pub(crate) type Runtime = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// Reasons that are kept.
+const REASONS: usize = 32;
 
 /// Limits of a cluster.
 #[derive(Debug, Clone)]
@@ -86,8 +90,12 @@ pub struct Cluster {
     options: ClusterOptions,
     /// Jobs that may still begin.
     admitted: Arc<tokio::sync::Semaphore>,
+    /// Jobs that wait or run.
+    waiting: Arc<AtomicU64>,
     /// Jobs whose result was taken.
     done: Arc<AtomicU64>,
+    /// Plans that ran here, and why; the last ones.
+    stayed: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl fmt::Debug for Cluster {
@@ -138,8 +146,30 @@ impl Cluster {
             state,
             admitted: Arc::new(tokio::sync::Semaphore::new(options.jobs.max(1))),
             options,
+            waiting: Arc::default(),
             done: Arc::default(),
+            stayed: Arc::default(),
         })
+    }
+
+    /// Why the last plans that ran on the scheduler did not run on executors.
+    pub fn stayed_here(&self) -> Vec<String> {
+        let stayed = self.stayed.lock().unwrap_or_else(PoisonError::into_inner);
+        stayed.iter().cloned().collect()
+    }
+
+    fn stays_here(&self, job: &StageJob, reason: &str) {
+        tracing::warn!(
+            update = job.update,
+            flow = job.flow,
+            reason,
+            "a plan runs on the scheduler"
+        );
+        let mut stayed = self.stayed.lock().unwrap_or_else(PoisonError::into_inner);
+        stayed.push_back(format!("{}: {reason}", job.flow));
+        if stayed.len() > REASONS {
+            stayed.pop_front();
+        }
     }
 
     /// How many plans were staged by executors so far.
@@ -196,6 +226,51 @@ impl StageEngine for Cluster {
     async fn partitions(&self) -> Option<usize> {
         let slots: usize = self.executors().await.iter().map(|e| e.slots).sum();
         Some(slots.max(1))
+    }
+
+    async fn metrics(&self) -> String {
+        let executors = self.executors().await;
+        let slots: usize = executors.iter().map(|e| e.slots).sum();
+        let all = self.waiting.load(Ordering::Relaxed);
+        let running = (self.options.jobs.max(1) - self.admitted.available_permits()) as u64;
+        let mut text = String::new();
+        for (name, kind, help, value) in [
+            (
+                "windrow_executors",
+                "gauge",
+                "Executors that are there.",
+                executors.len() as u64,
+            ),
+            (
+                "windrow_executor_slots",
+                "gauge",
+                "Tasks that they can run at a time.",
+                slots as u64,
+            ),
+            (
+                "windrow_queued_slices",
+                "gauge",
+                "Slices that wait.",
+                all.saturating_sub(running),
+            ),
+            (
+                "windrow_running_slices",
+                "gauge",
+                "Slices that are computed.",
+                running,
+            ),
+            (
+                "windrow_staged_slices_total",
+                "counter",
+                "Slices that executors staged.",
+                self.jobs_done(),
+            ),
+        ] {
+            text.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+            ));
+        }
+        text
     }
 
     fn is_distributed(&self) -> bool {

@@ -80,6 +80,19 @@ pub(crate) fn of(plan: Arc<dyn ExecutionPlan>, context: &TaskContext) -> Result<
     })
 }
 
+/// A plan as text, without the hints that say in which order files are best read: they do not travel,
+/// and no row hangs on them.
+fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
+    const HINTS: [&str; 2] = [", sort_order_for_reorder=[", ", reverse_row_groups="];
+    let text = displayable(plan.as_ref()).indent(true).to_string();
+    text.lines()
+        .map(|line| {
+            let end = HINTS.iter().filter_map(|hint| line.find(hint)).min();
+            format!("{}\n", &line[..end.unwrap_or(line.len())])
+        })
+        .collect()
+}
+
 /// What of a plan would be another one where it arrives, in words. A plan shows all that decides
 /// about its rows, so that two which show the same are the same.
 fn lost(plan: &Arc<dyn ExecutionPlan>, context: &TaskContext) -> Option<String> {
@@ -90,7 +103,6 @@ fn lost(plan: &Arc<dyn ExecutionPlan>, context: &TaskContext) -> Option<String> 
         Ok(arrived) => arrived,
         Err(error) => return Some(format!("it can't be sent: {error}")),
     };
-    let shown = |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(true).to_string();
     let (here, there) = (shown(plan), shown(&arrived));
     if here == there {
         return None;

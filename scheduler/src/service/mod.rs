@@ -154,6 +154,14 @@ impl Service {
         self.inner.metrics.clone()
     }
 
+    /// What the engine says of itself, as Prometheus reads it.
+    pub(crate) async fn engine_metrics(&self) -> String {
+        match &self.inner.engine {
+            Some(engine) => engine.metrics().await,
+            None => String::new(),
+        }
+    }
+
     /// Takes no new updates from here on; what waits stays for the next scheduler.
     pub fn stop_taking(&self) {
         self.inner.stopping.store(true, Ordering::Release);

@@ -267,10 +267,14 @@ impl Bound {
                 }
             }
         };
+        let measured = service.clone();
         let figures = move || {
-            let text = metrics.text();
+            let (mut text, measured) = (metrics.text(), measured.clone());
             let kind = "text/plain; version=0.0.4; charset=utf-8";
-            async move { ([("content-type", kind)], text) }
+            async move {
+                text.push_str(&measured.engine_metrics().await);
+                ([("content-type", kind)], text)
+            }
         };
         let router = services
             .routes()
