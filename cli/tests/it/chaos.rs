@@ -21,7 +21,7 @@ use crate::s3::{Faulty, Server};
 use crate::{Outcome, program, words};
 
 const LANES: u64 = 3;
-const PLACEMENTS: u64 = 100;
+const PLACEMENTS: u64 = 30;
 const NOW: &str = "2026-03-10T00:00:00Z";
 /// A placement that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -150,6 +150,8 @@ impl Lane {
             &storage,
             "--allow-path",
             &root,
+            "--lease-seconds",
+            "6",
         ];
         let mut child = program::start(&self.folder(), &arguments, &variables)?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
