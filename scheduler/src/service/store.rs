@@ -1,8 +1,10 @@
 //! Records on object storage, below `<root>/system/scheduler`.
 //!
-//!     pipelines/<id>.json            a pipeline
-//!     updates/<pipeline>/<id>.json   an update; ids begin with their time, so names sort by it
-//!     active/<id>.json               an update that has not ended
+//! ```text
+//! pipelines/<id>.json            a pipeline
+//! updates/<pipeline>/<id>.json   an update; ids begin with their time, so names sort by it
+//! active/<id>.json               an update that has not ended
+//! ```
 //!
 //! A record is made only where there is none, and replaced only as it was read. An answer of the store
 //! that is lost, or that says "somebody else was first", is settled by reading the record back.
