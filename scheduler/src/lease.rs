@@ -149,6 +149,9 @@ impl Lease {
         waiting: impl FnOnce(&str),
     ) -> Result<Self, LeaseError> {
         let at = root.shown();
+        // Addresses and process numbers are the same in every container; two that took each other's
+        // content for their own would both lead.
+        let holder = format!("{holder} {}", uuid::Uuid::new_v4());
         let mut waiting = Some(waiting);
         let mut tell = |who: &str| {
             if let Some(waiting) = waiting.take() {
@@ -186,7 +189,7 @@ impl Lease {
             };
             if let Some(mode) = mode {
                 let content = Content {
-                    holder: holder.to_string(),
+                    holder: holder.clone(),
                     epoch,
                     renewal: 0,
                     duration_ms: duration.as_millis() as u64,
