@@ -67,6 +67,7 @@ pub(super) async fn run(
     let mut last = String::new();
     for number in 0..cluster.options.attempts.max(1) {
         if number > 0 {
+            cluster.retried.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 update = job.update,
                 flow = job.flow,

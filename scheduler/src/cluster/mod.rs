@@ -94,6 +94,8 @@ pub struct Cluster {
     waiting: Arc<AtomicU64>,
     /// Jobs whose result was taken.
     done: Arc<AtomicU64>,
+    /// Attempts after the first of a job.
+    retried: Arc<AtomicU64>,
     /// Plans that ran here, and why; the last ones.
     stayed: Arc<Mutex<VecDeque<String>>>,
 }
@@ -148,6 +150,7 @@ impl Cluster {
             options,
             waiting: Arc::default(),
             done: Arc::default(),
+            retried: Arc::default(),
             stayed: Arc::default(),
         })
     }
@@ -175,6 +178,16 @@ impl Cluster {
     /// How many plans were staged by executors so far.
     pub fn jobs_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
+    }
+
+    /// How often a plan was begun anew so far, because executors were lost or failed.
+    pub fn jobs_retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
+    /// How many plans executors stage at this moment.
+    pub fn jobs_running(&self) -> u64 {
+        (self.options.jobs.max(1) - self.admitted.available_permits()) as u64
     }
 
     /// Adds the services that executors call.
@@ -232,7 +245,7 @@ impl StageEngine for Cluster {
         let executors = self.executors().await;
         let slots: usize = executors.iter().map(|e| e.slots).sum();
         let all = self.waiting.load(Ordering::Relaxed);
-        let running = (self.options.jobs.max(1) - self.admitted.available_permits()) as u64;
+        let running = self.jobs_running();
         let mut text = String::new();
         for (name, kind, help, value) in [
             (
@@ -264,6 +277,12 @@ impl StageEngine for Cluster {
                 "counter",
                 "Slices that executors staged.",
                 self.jobs_done(),
+            ),
+            (
+                "windrow_retried_slices_total",
+                "counter",
+                "Attempts at a slice after its first one.",
+                self.jobs_retried(),
             ),
         ] {
             text.push_str(&format!(
