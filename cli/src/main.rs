@@ -14,6 +14,8 @@ mod updates;
 mod vacuum;
 mod verify;
 
+use std::convert::Infallible;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anstream::{eprintln, println};
@@ -41,13 +43,9 @@ fn main() -> ExitCode {
                 .enable_all()
                 .thread_stack_size(STACK)
                 .build()?;
-            let code = runtime.block_on(run(&cli));
-            // Work that was cancelled must not keep the process.
-            runtime.shutdown_background();
-            Ok::<_, std::io::Error>(code)
+            leave(runtime.block_on(run(&cli)))
         });
-    match started.map(std::thread::JoinHandle::join) {
-        Ok(Ok(Ok(code))) => code,
+    match started.map(std::thread::JoinHandle::<std::io::Result<Infallible>>::join) {
         Ok(Ok(Err(error))) | Err(error) => {
             eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
             ExitCode::from(update::FAILED)
@@ -55,6 +53,15 @@ fn main() -> ExitCode {
         // The panic itself is on stderr already.
         Ok(Err(_)) => ExitCode::from(update::FAILED),
     }
+}
+
+/// Ends the process at once. Work that was cancelled must not keep it, and giving back the memory
+/// piece by piece takes longer than a small update.
+fn leave(code: ExitCode) -> ! {
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stderr().flush();
+    let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
+    signal_hook::low_level::exit(number.unwrap_or(update::FAILED).into())
 }
 
 /// Bytes of stack for each thread.
