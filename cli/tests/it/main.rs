@@ -25,6 +25,10 @@ mod scenarios;
 mod scheduler;
 mod spark;
 
+/// Windrow's allocator: much of what these tests do is Windrow in their own process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What went wrong, in words; tests panic with it at their outermost level.
 type Outcome<T = ()> = Result<T, String>;
 
