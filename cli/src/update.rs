@@ -68,7 +68,8 @@ pub fn refuse_all(output: Output, pipeline: &str, faults: &[FaultReport]) -> Exi
 }
 
 /// Refusals by a scheduler that say nothing about the pipeline: the same call may do later.
-const MAY_PASS: [&str; 6] = [
+const MAY_PASS: [&str; 7] = [
+    "NOT_LEADING",
     "SCHEDULER_NOT_REACHABLE",
     "SCHEDULER_REQUEST_FAILED",
     "SCHEDULER_FULL",

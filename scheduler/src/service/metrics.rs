@@ -19,6 +19,7 @@ pub struct Metrics {
     rows: AtomicU64,
     bytes_written: AtomicU64,
     bytes_scanned: AtomicU64,
+    leading: AtomicI64,
 }
 
 /// Counts one more as long as it lives.
@@ -37,6 +38,10 @@ fn counted(gauge: &AtomicI64) -> Counted<'_> {
 }
 
 impl Metrics {
+    pub(crate) fn leads(&self) {
+        self.leading.store(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn queued(&self) -> Counted<'_> {
         counted(&self.queued)
     }
@@ -97,6 +102,12 @@ impl Metrics {
             let _ = writeln!(out, "# TYPE {name} {kind}");
             let _ = writeln!(out, "{name} {value}");
         };
+        one(
+            "windrow_leading",
+            "gauge",
+            "Whether this scheduler leads.",
+            gauge(&self.leading),
+        );
         one(
             "windrow_updates_interrupted_total",
             "counter",

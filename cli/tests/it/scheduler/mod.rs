@@ -5,6 +5,7 @@ mod answers;
 mod doors;
 mod ends;
 mod service;
+mod standby;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -130,6 +131,21 @@ impl Scheduler {
         let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
         let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
         Ok((status.ok_or("no status")?, body.to_string()))
+    }
+
+    /// Waits until it serves.
+    pub async fn until_ready(&self) -> Outcome {
+        let began = std::time::Instant::now();
+        loop {
+            let (status, body) = self.get("/health/ready", "").await?;
+            if status == 200 {
+                return Ok(());
+            }
+            if began.elapsed() > LIMIT {
+                return Err(format!("it is not ready: {body}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The updates of a pipeline, the newest first.

@@ -425,6 +425,7 @@ fn health_and_reflection() {
         let scratch = tempfile::tempdir().map_err(words)?;
         let variables = [("WINDROW_TOKEN", "sesame")];
         let scheduler = Scheduler::start(scratch.path(), &[], &variables).await?;
+        scheduler.until_ready().await?;
         let channel = tonic::transport::Endpoint::from_shared(scheduler.url());
         let channel = channel.map_err(words)?.connect().await.map_err(words)?;
         let mut health = HealthClient::new(channel.clone());

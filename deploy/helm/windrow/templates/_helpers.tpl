@@ -208,7 +208,7 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* The three probes. Takes (dict "kind" "http|tcp" "port" "name" "scheme" "HTTP|HTTPS" "startSeconds" n). */}}
+{{/* The three probes. Takes (dict "kind" "http|tcp" "port" "name" "startSeconds" n). */}}
 {{- define "windrow.probes" -}}
 startupProbe:
   {{- include "windrow.probe" (merge (dict "path" "/health/live") .) | nindent 2 }}
@@ -235,7 +235,7 @@ tcpSocket:
 httpGet:
   path: {{ .path }}
   port: {{ .port }}
-  scheme: {{ .scheme }}
+  scheme: HTTP
 {{- end -}}
 {{- end -}}
 
