@@ -466,6 +466,7 @@ impl Drop for WorkDir {
 pub(crate) struct Tasks {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    spilled: AtomicU64,
     jobs: Mutex<BTreeSet<JobId>>,
     /// Job, stage and task.
     now: Mutex<BTreeSet<(JobId, usize, usize)>>,
@@ -516,6 +517,11 @@ impl Tasks {
         }
         self.now().insert(name.clone());
         RunningTask { tasks: self, name }
+    }
+
+    /// Bytes that operators of tasks put on disk.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.spilled.load(Ordering::Relaxed)
     }
 
     fn ended(&self, well: bool) {
@@ -586,6 +592,20 @@ impl fmt::Display for TellingStage {
     }
 }
 
+/// Counts what a task has spilled when it is over, also when it was cut off.
+struct Spilling<'a>(&'a TellingStage);
+
+impl Drop for Spilling<'_> {
+    fn drop(&mut self) {
+        let all = self.0.stage.collect_plan_metrics();
+        let bytes: usize = all.iter().filter_map(MetricsSet::spilled_bytes).sum();
+        self.0
+            .tasks
+            .spilled
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
 #[async_trait]
 impl QueryStageExecutor for TellingStage {
     async fn execute_query_stage(
@@ -595,6 +615,7 @@ impl QueryStageExecutor for TellingStage {
     ) -> DataFusionResult<Vec<ShuffleWritePartition>> {
         let (job, stage) = self.name.clone();
         let _running = self.tasks.running((job, stage, task_id));
+        let _spilling = Spilling(self);
         let result = self.stage.execute_query_stage(task_id, context).await;
         self.tasks.ended(result.is_ok());
         result.map_err(failure::sent)

@@ -24,6 +24,10 @@ use crate::project::ProjectTable;
 use crate::removal::{Removal, kept_rows};
 use crate::run::{RunContext, Stopped};
 
+/// Bytes of files that were staged, since the process began.
+pub(crate) static STAGED_BYTES: windrow_delta::figures::Counter =
+    windrow_delta::figures::Counter::new();
+
 /// Stages files for one flow and remembers them.
 pub(crate) struct Stager<'a> {
     plan: &'a FlowPlan,
@@ -193,9 +197,12 @@ impl<'a> Stager<'a> {
         };
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, spec, rules, writers)?;
-        self.engine
+        let staged = self
+            .engine
             .run_stage(job, &self.plan.bound.state, plan)
-            .await
+            .await?;
+        STAGED_BYTES.add(staged.iter().map(|f| f.bytes.unsigned_abs()).sum());
+        Ok(staged)
     }
 
     /// Copies the rows that stay of straddling files.

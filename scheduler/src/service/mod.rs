@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use url::Url;
 use windrow_delta::StoreOptions;
+use windrow_delta::figures::Figures;
 
 pub use auth::Token;
 pub use convert::{spec_to_wire, update_state};
@@ -161,10 +162,9 @@ impl Service {
     }
 
     /// What the engine says of itself, as Prometheus reads it.
-    pub(crate) async fn engine_metrics(&self) -> String {
-        match &self.inner.engine {
-            Some(engine) => engine.metrics().await,
-            None => String::new(),
+    pub(crate) async fn engine_metrics(&self, to: &mut Figures) {
+        if let Some(engine) = &self.inner.engine {
+            engine.metrics(to).await;
         }
     }
 

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use windrow_delta::figures::Figures;
 
 use super::Service;
 use super::metrics::Metrics;
@@ -47,11 +48,12 @@ impl Status {
     }
 
     async fn figures(&self) -> String {
-        let mut text = self.metrics.text();
+        let mut figures = Figures::default();
+        self.metrics.write(&mut figures);
         if let Some(service) = self.service.get() {
-            text.push_str(&service.engine_metrics().await);
+            service.engine_metrics(&mut figures).await;
         }
-        text
+        figures.text()
     }
 
     /// The three paths.

@@ -313,11 +313,8 @@ impl Inner {
             tracing::warn!(update = live.id, %error, "the marker of an update that has ended stays");
         }
         self.metrics.ended(record.state);
-        let flows = record.report.iter().flat_map(|r| &r.flows);
-        for flow in flows.filter(|f| f.status == FlowStatus::Completed) {
-            let m = &flow.metrics;
-            self.metrics
-                .wrote(m.num_output_rows, m.bytes_written, m.bytes_scanned);
+        for flow in record.report.iter().flat_map(|r| &r.flows) {
+            self.metrics.flow_ended(flow);
         }
         live.end();
         self.retire(&live.id);
