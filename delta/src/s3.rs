@@ -69,9 +69,10 @@ impl ObjectStoreFactory for Factory {
         if is_amazons(&settings) {
             builder = builder.with_credentials(Arc::new(Found::new(settings)));
         }
-        let (_, path) = ObjectStoreScheme::parse(url).map_err(|e| DeltaTableError::GenericError {
-            source: Box::new(e),
-        })?;
+        let (_, path) =
+            ObjectStoreScheme::parse(url).map_err(|e| DeltaTableError::GenericError {
+                source: Box::new(e),
+            })?;
         Ok((Arc::new(builder.build()?), Path::parse(path)?))
     }
 }

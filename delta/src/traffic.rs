@@ -18,6 +18,9 @@ use tracing::Instrument;
 
 use crate::figures::{Counter, Figures};
 
+/// The target of the spans of requests.
+pub const TARGET: &str = "windrow::store";
+
 const OPERATIONS: [&str; 8] = [
     "get",
     "head",
@@ -87,7 +90,9 @@ fn operation(request: &HttpRequest) -> usize {
     let uri = request.uri();
     let has = |name: &str| {
         let pairs = uri.query().unwrap_or_default().split('&');
-        pairs.into_iter().any(|pair| pair.split('=').next() == Some(name))
+        pairs
+            .into_iter()
+            .any(|pair| pair.split('=').next() == Some(name))
     };
     let name = match request.method().as_str() {
         _ if has("uploadId") || has("uploads") => "multipart",
@@ -137,10 +142,13 @@ fn identity(request: &HttpRequest) -> u64 {
 /// Writes what was counted since the process began.
 pub fn figures(figures: &mut Figures) {
     let all = OPERATIONS.iter().zip(&REQUESTS).flat_map(|(of, counters)| {
-        OUTCOMES.iter().zip(counters).map(move |(outcome, counter)| {
-            let labels = format!("{{operation=\"{of}\",outcome=\"{outcome}\"}}");
-            (labels, counter.get())
-        })
+        OUTCOMES
+            .iter()
+            .zip(counters)
+            .map(move |(outcome, counter)| {
+                let labels = format!("{{operation=\"{of}\",outcome=\"{outcome}\"}}");
+                (labels, counter.get())
+            })
     });
     figures.family(
         "windrow_store_requests_total",
@@ -188,6 +196,7 @@ impl HttpService for CountingClient {
             RETRIES[operation].add(1);
         }
         let span = tracing::info_span!(
+            target: TARGET,
             "store",
             otel.name = OPERATIONS[operation],
             otel.kind = "client",

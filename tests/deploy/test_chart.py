@@ -341,6 +341,14 @@ class OneRendering(unittest.TestCase):
             (template,) = [t for n, t in self.rendered("everything").templates().items() if n == f"demo-windrow{ends}"]
             self.assertNotIn("AWS_ALLOW_HTTP", [v["name"] for v in container(template)["env"]])
 
+    def test_logs_and_traces_reach_both_roles(self):
+        for name, wanted in (("everything", ("text", "http://collector.monitoring:4317")), ("minimal", ("json", None))):
+            for ends in SERVERS.values():
+                (template,) = [t for n, t in self.rendered(name).templates().items() if n == f"demo-windrow{ends}"]
+                variables = {v["name"]: v.get("value") for v in container(template)["env"]}
+                found = variables["WINDROW_LOG_FORMAT"], variables.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+                self.assertEqual(found, wanted)
+
     def test_scratch_is_bounded_and_takes_what_is_temporary(self):
         for name in ("minimal", "everything"):
             template = self.rendered(name).one("StatefulSet", "-executor")["spec"]["template"]

@@ -203,8 +203,8 @@ impl Cluster {
                 runtime: self.runtime.clone(),
                 slots: self.slots.clone(),
             })
-                .max_decoding_message_size(MESSAGE_BYTES)
-                .max_encoding_message_size(MESSAGE_BYTES),
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES),
         );
     }
 

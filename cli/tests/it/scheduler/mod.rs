@@ -7,6 +7,7 @@ mod ends;
 mod figures;
 mod service;
 mod standby;
+mod telemetry;
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -397,6 +397,8 @@ fn records_on_object_storage() {
         }
         first.kill().await?;
         let second = Scheduler::start_as(scratch.path(), &arguments, &variables).await?;
+        // The lease of the first one has to end.
+        second.until_ready().await?;
         let mut client = self::client(&second).await?;
         let request = pb::ListPipelinesRequest::default();
         let listed = client

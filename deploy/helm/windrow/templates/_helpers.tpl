@@ -96,6 +96,12 @@ imagePullSecrets:
 {{- $role := index . 1 -}}
 - name: WINDROW_LOG
   value: {{ $root.Values.logLevel | quote }}
+- name: WINDROW_LOG_FORMAT
+  value: {{ $root.Values.logFormat }}
+{{- with $root.Values.traces.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
 {{- with $root.Values.objectStore }}
 {{- with .region }}
 - name: AWS_REGION
