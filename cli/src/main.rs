@@ -15,6 +15,8 @@ mod updates;
 mod vacuum;
 mod verify;
 
+use std::convert::Infallible;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anstream::{eprintln, println};
@@ -39,19 +41,16 @@ fn main() -> ExitCode {
                 let _inside = runtime.enter();
                 telemetry::begin(role(&cli.command))
             };
-            let code = match telemetry {
+            leave(match telemetry {
+                // What is still to be told is told before it leaves.
                 Ok(_telling) => runtime.block_on(run(&cli)),
                 Err(error) => {
                     eprintln!("error[WRONG_OPTION]: {error}");
                     ExitCode::from(update::REFUSED)
                 }
-            };
-            // Work that was cancelled must not keep the process.
-            runtime.shutdown_background();
-            Ok::<_, std::io::Error>(code)
+            })
         });
-    match started.map(std::thread::JoinHandle::join) {
-        Ok(Ok(Ok(code))) => code,
+    match started.map(std::thread::JoinHandle::<std::io::Result<Infallible>>::join) {
         Ok(Ok(Err(error))) | Err(error) => {
             eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
             ExitCode::from(update::FAILED)
@@ -68,6 +67,15 @@ fn role(command: &Command) -> &'static str {
         Command::Executor(_) => "executor",
         _ => "",
     }
+}
+
+/// Ends the process at once. Work that was cancelled must not keep it, and giving back the memory
+/// piece by piece takes longer than a small update.
+fn leave(code: ExitCode) -> ! {
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stderr().flush();
+    let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
+    signal_hook::low_level::exit(number.unwrap_or(update::FAILED).into())
 }
 
 /// Bytes of stack for each thread.

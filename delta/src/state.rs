@@ -31,6 +31,10 @@ pub struct SourceState {
     /// The table's id: a table made anew at the same place has another.
     pub table_id: String,
     pub version: i64,
+    /// What tells that version from another of the same number, which a table has that was restored
+    /// from a copy; states of before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
     /// Short for the table's columns at that version: names, types and mapping.
     #[serde(default)]
     pub columns: String,

@@ -13,7 +13,7 @@ use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use tracing::Instrument;
-use windrow_delta::commit::{Outcome, checkpoint_if_due, checkpoint_is_due};
+use windrow_delta::commit::{Outcome, checkpoint, checkpoint_is_due};
 use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
 use windrow_delta::{Location, Table, TableError};
 use windrow_executor::local;
@@ -146,7 +146,7 @@ pub async fn run_flow(
     if work.decision.technique == Technique::NoOp
         && let Some(existing) = &plan.existing
         && !metadata_differs(plan, context.project, table)?
-        && !state_moves(plan, state.as_ref())
+        && !state_moves(plan, state.as_ref()).await?
     {
         let metrics = FlowMetrics {
             bytes_scanned: work.bytes_read,
@@ -320,7 +320,8 @@ async fn stage_and_commit(
                 &run_id,
                 flow_name,
                 version,
-            );
+            )
+            .await?;
             let staged_state = new_state.stage(&stager.location).await?;
             failpoint::reached("before_commit");
             let commit = commit_of(
@@ -359,11 +360,13 @@ async fn stage_and_commit(
                     let (table, ()) =
                         futures::join!(newest, new_state.forget_older(&stager.location));
                     let table = table?;
-                    if table.version() == version {
-                        checkpoint_if_due(&table).await;
-                    } else if checkpoint_is_due(&table, version) {
-                        let ours = Table::open_existing(&stager.location, Some(version)).await?;
-                        checkpoint_if_due(&ours).await;
+                    if checkpoint_is_due(&table, version, commit.actions.len()) {
+                        if table.version() == version {
+                            checkpoint(&table).await;
+                        } else {
+                            let at = Some(version);
+                            checkpoint(&Table::open_existing(&stager.location, at).await?).await;
+                        }
                     }
                     return Ok(Done {
                         table,
@@ -474,14 +477,14 @@ fn joins_may_not_fit(rows: &LogicalPlan, sources: &[SourceReport], memory: usize
     joins && sizes.iter().skip(1).sum::<u64>().saturating_mul(8) > memory as u64
 }
 
-fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> bool {
+async fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> Result<bool, TableError> {
     let Some(last) = state.and_then(|s| s.defined.as_ref()) else {
-        return true;
+        return Ok(true);
     };
-    facts::source_states(plan).0 != last.sources
+    Ok(facts::source_states(plan).await?.0 != last.sources)
 }
 
-fn next_state(
+async fn next_state(
     context: &RunContext<'_>,
     plan: &FlowPlan,
     state: Option<&FlowState>,
@@ -489,14 +492,14 @@ fn next_state(
     run_id: &str,
     flow: &str,
     version: i64,
-) -> FlowState {
+) -> Result<FlowState, TableError> {
     let kept = state
         .and_then(|s| s.defined.clone())
         .filter(|_| !plan.full_refresh);
     let defined = if plan.is_override {
         kept
     } else {
-        let (sources, sources_versioned) = facts::source_states(plan);
+        let (sources, sources_versioned) = facts::source_states(plan).await?;
         // A refresh that computed a part leaves what the last one covered as it was, so the
         // window that is covered is this one.
         Some(DefinedRefresh {
@@ -511,5 +514,10 @@ fn next_state(
             target_version: version,
         })
     };
-    FlowState::new(flow, expected.unwrap_or(0) + 1, run_id, defined)
+    Ok(FlowState::new(
+        flow,
+        expected.unwrap_or(0) + 1,
+        run_id,
+        defined,
+    ))
 }

@@ -103,6 +103,7 @@ scenarios! {
     }
     incremental {
         appended_rows_touch_no_file
+        a_source_from_a_backup
         columns_that_nobody_reads
         groups_take_new_rows_in
         override_over_a_passing_state

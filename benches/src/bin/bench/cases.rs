@@ -33,7 +33,7 @@ pub const EVERYTHING: &str = "2015-01-01";
 /// Files of the source and of the target in `nothing`.
 const NOTHING_FILES: u64 = 1_000;
 
-const LINES: &str = "\
+pub const LINES: &str = "\
 SELECT l_shipdate AS ship_date, l_orderkey AS order_key, l_linenumber AS line_number, \
 l_partkey AS part_key, l_suppkey AS supplier_key, l_quantity AS quantity, \
 l_extendedprice AS price, \
@@ -82,6 +82,9 @@ impl Bench {
             "noop20",
             "growth",
             "choice",
+            "cluster",
+            "queue",
+            "idle",
         ];
         if let Some(name) = name.filter(|name| !all.contains(name)) {
             return Err(format!("there is no `{name}`, only {}", all.join(", ")).into());
@@ -106,7 +109,10 @@ impl Bench {
                 "update100" => measurements.push(self.update100().await?),
                 "noop20" => measurements.push(self.noop20().await?),
                 "growth" => measurements.extend(self.growth().await?),
-                _ => measurements.extend(self.choice().await?),
+                "choice" => measurements.extend(self.choice().await?),
+                "cluster" => measurements.extend(self.cluster().await?),
+                "queue" => measurements.push(self.queue().await?),
+                _ => measurements.push(self.idle().await?),
             }
         }
         Ok(measurements)
@@ -145,6 +151,7 @@ impl Bench {
                 extra_peak: Some(64 << 20),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -182,6 +189,7 @@ impl Bench {
                 peak: Some(2 << 30),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -231,6 +239,7 @@ impl Bench {
                 wall: Some(Duration::from_millis(150)),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -283,6 +292,7 @@ impl Bench {
                 peak,
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -373,7 +383,7 @@ impl Bench {
     }
 
     /// A pipeline of one flow over the lake, and a storage where an override wrote all days before.
-    fn history(
+    pub fn history(
         &self,
         lake: &Path,
         scale: f64,

@@ -177,6 +177,8 @@ impl Player {
                     .ok_or("restore T to VERSION")?;
                 self.lake().restore(&place, version).await
             }
+            "keep" => self.replace_folder(&format!("kept/{place}"), &place).await,
+            "bring-back" => self.replace_folder(&place, &format!("kept/{place}")).await,
             "checkpoint" => self.lake().checkpoint(&place).await,
             "expire" => self.expire(&place).await,
             "clean" => self.lake().vacuum(&place).await,
@@ -236,6 +238,17 @@ impl Player {
     async fn wipe(&self, place: &str) -> Outcome {
         for path in self.lake().objects(place).await?.keys() {
             self.lake().remove(path).await?;
+        }
+        Ok(())
+    }
+
+    /// What lies in one folder, file by file, in the place of another.
+    async fn replace_folder(&self, to: &str, from: &str) -> Outcome {
+        self.wipe(to).await?;
+        for path in self.lake().objects(from).await?.keys() {
+            let rest = path.strip_prefix(from).ok_or("it lies elsewhere")?;
+            let bytes = self.lake().read(path).await?;
+            self.lake().write(&format!("{to}{rest}"), bytes).await?;
         }
         Ok(())
     }
