@@ -8,6 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
+use windrow_delta::traffic;
 use windrow_executor::trace;
 use windrow_proto::otlp::{self, AnyValue, KeyValue, Kind, SpanStatus, StatusCode, any_value};
 
@@ -184,6 +185,10 @@ where
             let open = extensions.get::<Open>()?;
             Some((open.trace, open.span.span_id.clone()))
         });
+        // A lease that is renewed all day makes no traces.
+        if above.is_none() && attributes.metadata().target() == traffic::TARGET {
+            return;
+        }
         let open = self.open(attributes.metadata().name(), fields, above);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(open);
