@@ -252,6 +252,9 @@ pub struct SchedulerArgs {
     /// The address and port to listen on; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
     pub bind: std::net::SocketAddr,
+    /// Serve health and metrics there too, in plain HTTP and without a token
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<std::net::SocketAddr>,
     /// Where the scheduler keeps what it must remember: a folder, or a URL
     #[arg(long, value_name = "URL")]
     pub storage: String,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anstream::{eprintln, println};
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
+use tracing::Instrument;
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::backfill::{Backfill, BackfillOptions, Resume};
@@ -13,6 +14,7 @@ use windrow_scheduler::config::PipelineConfig;
 use windrow_scheduler::events;
 use windrow_scheduler::ledger::{Kept, Ledgers, SliceState};
 use windrow_scheduler::report::{FaultReport, UpdateState};
+use windrow_scheduler::spans;
 
 use crate::args::{
     BackfillAction, BackfillArgs, BackfillCommand, OneBackfill, Order, Output, PipelineArgs,
@@ -103,14 +105,20 @@ pub async fn command(command: &BackfillCommand) -> ExitCode {
 }
 
 async fn run(args: &BackfillArgs) -> ExitCode {
-    let output = args.pipeline.output;
-    let pipeline = args.pipeline.pipeline.display().to_string();
     // Without an action the arguments ask for a flow.
     let flow = args.flow.as_deref().unwrap_or_default();
     if let Some(scheduler) = args.remote.url() {
         return remote::backfill::run(args, flow, scheduler).await;
     }
-    let backfill = match prepare(args, flow).await {
+    let id = uuid::Uuid::now_v7().to_string();
+    let span = spans::update(&id);
+    embedded(args, flow, id).instrument(span).await
+}
+
+async fn embedded(args: &BackfillArgs, flow: &str, id: String) -> ExitCode {
+    let output = args.pipeline.output;
+    let pipeline = args.pipeline.pipeline.display().to_string();
+    let backfill = match prepare(args, flow, id).await {
         Ok(backfill) => backfill,
         Err(faults) => return refuse(output, &pipeline, &faults),
     };
@@ -135,8 +143,9 @@ async fn run(args: &BackfillArgs) -> ExitCode {
     code
 }
 
-async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>> {
+async fn prepare(args: &BackfillArgs, flow: &str, id: String) -> Result<Backfill, Vec<Fault>> {
     let (config, now) = load(&args.pipeline)?;
+    tracing::Span::current().record("pipeline", &config.name);
     let by = match &args.by {
         None => None,
         Some(word) => Some(Unit::of_word(&word.to_lowercase()).ok_or_else(|| {
@@ -169,7 +178,7 @@ async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>
             newest_first: args.order == Order::Newest,
             resume,
             now,
-            id: None,
+            id: Some(id),
         },
     )
     .await

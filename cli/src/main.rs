@@ -8,6 +8,7 @@ mod executor;
 mod init;
 mod remote;
 mod scheduler;
+mod telemetry;
 mod text;
 mod update;
 mod updates;
@@ -28,13 +29,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG")
-        // The kernel logs as errors what is none here, such as a table that is not there yet.
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,buoyant_kernel=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
     // Plans of long queries are walked by recursion; the space is only used where it is needed.
     let started = std::thread::Builder::new()
         .stack_size(STACK)
@@ -43,7 +37,18 @@ fn main() -> ExitCode {
                 .enable_all()
                 .thread_stack_size(STACK)
                 .build()?;
-            leave(runtime.block_on(run(&cli)))
+            let telemetry = {
+                let _inside = runtime.enter();
+                telemetry::begin(role(&cli.command))
+            };
+            leave(match telemetry {
+                // What is still to be told is told before it leaves.
+                Ok(_telling) => runtime.block_on(run(&cli)),
+                Err(error) => {
+                    eprintln!("error[WRONG_OPTION]: {error}");
+                    ExitCode::from(update::REFUSED)
+                }
+            })
         });
     match started.map(std::thread::JoinHandle::<std::io::Result<Infallible>>::join) {
         Ok(Ok(Err(error))) | Err(error) => {
@@ -52,6 +57,15 @@ fn main() -> ExitCode {
         }
         // The panic itself is on stderr already.
         Ok(Err(_)) => ExitCode::from(update::FAILED),
+    }
+}
+
+/// The part that a process plays for long, as logs and traces name it.
+fn role(command: &Command) -> &'static str {
+    match command {
+        Command::Scheduler(_) => "scheduler",
+        Command::Executor(_) => "executor",
+        _ => "",
     }
 }
 

@@ -16,6 +16,9 @@ use crate::error::TableError;
 use crate::store::Location;
 use crate::table::Table;
 
+/// Commits that another writer was faster than, since the process began.
+pub static CONFLICTS: crate::figures::Counter = crate::figures::Counter::new();
+
 /// How long an unclear answer is looked into before the commit is given up as failed.
 const TRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -99,7 +102,10 @@ impl Commit {
             }
             match read(location, version).await {
                 Ok(Some(entry)) if is_ours(&entry, &self.run_id) => return Ok(Outcome::Committed),
-                Ok(Some(_)) => return Ok(Outcome::Conflict),
+                Ok(Some(_)) => {
+                    CONFLICTS.add(1);
+                    return Ok(Outcome::Conflict);
+                }
                 // Nothing landed: the same version may be tried again.
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, version, "log entry could not be read back"),

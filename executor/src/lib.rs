@@ -23,3 +23,4 @@ pub mod stage;
 mod status;
 pub mod store_cast;
 pub mod stores;
+pub mod trace;

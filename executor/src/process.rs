@@ -45,6 +45,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tracing::Instrument;
 use windrow_proto::v1::executor_service_client::ExecutorServiceClient;
 use windrow_proto::v1::{AttendRequest, order};
 
@@ -53,7 +54,8 @@ use crate::failure;
 use crate::link::{Greeting, Link, LinkError};
 use crate::session::{Engine, EngineOptions, default_memory};
 use crate::status;
-use crate::stores::Runtimes;
+use crate::stores::{PlanOptions, Runtimes};
+use crate::trace;
 
 /// Bytes of a message between the processes of a cluster: a plan holds the files that it reads and
 /// the keys that changed.
@@ -466,6 +468,7 @@ impl Drop for WorkDir {
 pub(crate) struct Tasks {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    spilled: AtomicU64,
     jobs: Mutex<BTreeSet<JobId>>,
     /// Job, stage and task.
     now: Mutex<BTreeSet<(JobId, usize, usize)>>,
@@ -518,6 +521,11 @@ impl Tasks {
         RunningTask { tasks: self, name }
     }
 
+    /// Bytes that operators of tasks put on disk.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.spilled.load(Ordering::Relaxed)
+    }
+
     fn ended(&self, well: bool) {
         let counter = if well { &self.succeeded } else { &self.failed };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -568,6 +576,12 @@ impl ExecutionEngine for Telling {
             stage,
             name,
             tasks: self.tasks.clone(),
+            told: config
+                .options()
+                .extensions
+                .get::<PlanOptions>()
+                .cloned()
+                .unwrap_or_default(),
         }))
     }
 }
@@ -578,11 +592,47 @@ struct TellingStage {
     /// Job and stage.
     name: (JobId, usize),
     tasks: Arc<Tasks>,
+    /// What came with the plan.
+    told: PlanOptions,
+}
+
+impl TellingStage {
+    /// The span of one of its tasks, below that of the slice in the scheduler.
+    fn span(&self, task: usize) -> tracing::Span {
+        let (job, stage) = &self.name;
+        tracing::info_span!(
+            target: trace::TARGET,
+            parent: None,
+            "task",
+            update = self.told.update,
+            flow = self.told.flow,
+            slice = self.told.slice,
+            job = %job,
+            stage,
+            task,
+            outcome = tracing::field::Empty,
+            otel.parent = self.told.traceparent,
+        )
+    }
 }
 
 impl fmt::Display for TellingStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.stage.fmt(f)
+    }
+}
+
+/// Counts what a task has spilled when it is over, also when it was cut off.
+struct Spilling<'a>(&'a TellingStage);
+
+impl Drop for Spilling<'_> {
+    fn drop(&mut self) {
+        let all = self.0.stage.collect_plan_metrics();
+        let bytes: usize = all.iter().filter_map(MetricsSet::spilled_bytes).sum();
+        self.0
+            .tasks
+            .spilled
+            .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -593,10 +643,23 @@ impl QueryStageExecutor for TellingStage {
         task_id: usize,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<Vec<ShuffleWritePartition>> {
+        let span = self.span(task_id);
         let (job, stage) = self.name.clone();
         let _running = self.tasks.running((job, stage, task_id));
-        let result = self.stage.execute_query_stage(task_id, context).await;
+        let _spilling = Spilling(self);
+        let work = self.stage.execute_query_stage(task_id, context);
+        let result = work.instrument(span.clone()).await;
         self.tasks.ended(result.is_ok());
+        let outcome = if result.is_ok() {
+            "succeeded"
+        } else {
+            "failed"
+        };
+        span.record("outcome", outcome);
+        span.in_scope(|| match &result {
+            Ok(_) => tracing::debug!("a task ended"),
+            Err(error) => tracing::warn!(%error, "a task failed"),
+        });
         result.map_err(failure::sent)
     }
 

@@ -21,6 +21,12 @@ extensions_options! {
     pub struct PlanOptions {
         /// Where stores are and how to speak to them, as JSON; never a secret.
         pub stores: String, default = String::new()
+        /// The span that its tasks belong to; empty if nobody collects traces.
+        pub traceparent: String, default = String::new()
+        /// What its tasks are for, in logs and traces.
+        pub update: String, default = String::new()
+        pub flow: String, default = String::new()
+        pub slice: u64, default = 0
     }
 }
 
@@ -28,10 +34,9 @@ impl ConfigExtension for PlanOptions {
     const PREFIX: &'static str = "windrow";
 }
 
-/// The settings of `config`, with what executors must know about the stores of its plans.
-pub fn with_stores(config: SessionConfig, options: &StoreOptions) -> SessionConfig {
-    let stores = serde_json::json!(options.without_secrets()).to_string();
-    config.with_option_extension(PlanOptions { stores })
+/// How the stores of a plan are written into its options.
+pub fn written(options: &StoreOptions) -> String {
+    serde_json::json!(options.without_secrets()).to_string()
 }
 
 /// Runtimes for tasks, one for each set of store options: with its own stores, and memory and spill

@@ -16,6 +16,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, Operator};
 use futures::StreamExt;
 use serde_json::json;
+use tracing::Instrument;
 use windrow_delta::{Table, TableError, changes};
 use windrow_executor::scan::query_name;
 use windrow_flows::calendar::{self, Span, Unit};
@@ -36,6 +37,7 @@ use crate::report::{
     BackfillReport, FlowReport, FlowStatus, Problem, SliceOutcome, UpdateReport, UpdateState,
 };
 use crate::run::{SliceRun, Turn};
+use crate::spans;
 use crate::update::{Attempt, Progress, Update, UpdateOptions};
 
 /// More slices than this are no plan but a slip of the pen.
@@ -397,7 +399,10 @@ impl Backfill {
             })),
             ..Attempt::default()
         };
-        let (report, table) = inner.run_one(self.index, &shared.upstream, attempt).await;
+        let flow = &inner.project.flows[self.index].name;
+        let span = spans::backfill_slice(flow, number, from, to);
+        let run = inner.run_one(self.index, &shared.upstream, attempt);
+        let (report, table) = run.instrument(span).await;
         if let Some(table) = table {
             let mut latest = shared.latest.lock().await;
             if latest

@@ -33,6 +33,7 @@ mod run;
 pub mod selection;
 pub mod service;
 pub mod slicing;
+pub mod spans;
 pub mod spec;
 mod stager;
 pub mod update;

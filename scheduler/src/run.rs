@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use tracing::Instrument;
 use windrow_delta::commit::{Outcome, checkpoint, checkpoint_is_due};
 use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
 use windrow_delta::{Location, Table, TableError};
@@ -31,6 +32,7 @@ use crate::rebase;
 use crate::removal::{Removal, RemovalPlanner};
 use crate::report::{FlowMetrics, Problem, SourceReport};
 use crate::slicing::{self, Slicing};
+use crate::spans;
 use crate::stager::Stager;
 
 /// How often a removal is planned against newer versions before the flow gives up.
@@ -340,7 +342,8 @@ async fn stage_and_commit(
                     help: Some("the scheduler that leads now runs the update again".into()),
                 }));
             }
-            match commit.attempt(&stager.location, version).await? {
+            let tried = commit.attempt(&stager.location, version);
+            match tried.instrument(spans::commit(version)).await? {
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
                     if let Some(turn) = &mut turn {

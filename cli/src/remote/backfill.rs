@@ -25,8 +25,8 @@ pub async fn run(args: &BackfillArgs, flow: &str, scheduler: &str) -> ExitCode {
     let output = args.pipeline.output;
     let shown = args.pipeline.pipeline.display().to_string();
     let started = async {
-        let (config, now, mut connection) = prepared(&args.pipeline, scheduler).await?;
-        let started = start(&mut connection, &config, args, flow, now.map(time)).await;
+        let (config, now, connection) = prepared(&args.pipeline, scheduler).await?;
+        let started = start(&connection, &config, args, flow, now.map(time)).await;
         started
             .map(|started| (started, connection))
             .map_err(|fault| vec![fault])
@@ -55,7 +55,7 @@ pub async fn run(args: &BackfillArgs, flow: &str, scheduler: &str) -> ExitCode {
 }
 
 async fn start(
-    connection: &mut Connection,
+    connection: &Connection,
     config: &PipelineConfig,
     args: &BackfillArgs,
     flow: &str,
@@ -79,9 +79,13 @@ async fn start(
                 now,
                 idempotency_token: token,
             };
-            let started = connection.client.start_backfill(request).await;
+            let started = connection
+                .ask(|mut client| {
+                    let request = request.clone();
+                    async move { client.start_backfill(request).await }
+                })
+                .await;
             let started = started.map_err(|status| connection.fault(&status))?;
-            let started = started.into_inner();
             Ok(Started {
                 update_id: started.update_id,
                 pipeline_id: started.pipeline_id,
@@ -102,9 +106,13 @@ async fn start(
                 column: text(&args.column),
                 atomic: args.atomic,
             };
-            let started = connection.client.resume_backfill(request).await;
+            let started = connection
+                .ask(|mut client| {
+                    let request = request.clone();
+                    async move { client.resume_backfill(request).await }
+                })
+                .await;
             let started = started.map_err(|status| connection.fault(&status))?;
-            let started = started.into_inner();
             Ok(Started {
                 update_id: started.update_id,
                 pipeline_id: started.pipeline_id,
@@ -144,7 +152,7 @@ pub async fn list(
     flow: Option<&str>,
     scheduler: &str,
 ) -> Result<Vec<Line>, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let mut lines = Vec::new();
     let mut token = String::new();
     loop {
@@ -154,10 +162,13 @@ pub async fn list(
             page_size: 100,
             page_token: token,
         };
-        let response = connection.client.list_backfills(request).await;
-        let response = response
-            .map_err(|status| connection.fault(&status))?
-            .into_inner();
+        let response = connection
+            .ask(|mut client| {
+                let request = request.clone();
+                async move { client.list_backfills(request).await }
+            })
+            .await;
+        let response = response.map_err(|status| connection.fault(&status))?;
         lines.extend(response.backfills.into_iter().map(line));
         token = response.next_page_token;
         if token.is_empty() {
@@ -168,25 +179,35 @@ pub async fn list(
 
 /// One backfill with its slices.
 pub async fn show(config: &PipelineConfig, id: &str, scheduler: &str) -> Result<Line, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let request = pb::GetBackfillRequest {
         pipeline: Some(reference(config)),
         backfill_id: id.to_string(),
         with_slices: true,
     };
-    let response = connection.client.get_backfill(request).await;
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.get_backfill(request).await }
+        })
+        .await;
     let response = response.map_err(|status| connection.fault(&status))?;
-    Ok(line(response.into_inner().backfill.unwrap_or_default()))
+    Ok(line(response.backfill.unwrap_or_default()))
 }
 
 /// Asks for the end of one.
 pub async fn stop(config: &PipelineConfig, id: &str, scheduler: &str) -> Result<Line, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let request = pb::StopBackfillRequest {
         pipeline: Some(reference(config)),
         backfill_id: id.to_string(),
     };
-    let response = connection.client.stop_backfill(request).await;
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.stop_backfill(request).await }
+        })
+        .await;
     let response = response.map_err(|status| connection.fault(&status))?;
-    Ok(line(response.into_inner().backfill.unwrap_or_default()))
+    Ok(line(response.backfill.unwrap_or_default()))
 }

@@ -35,6 +35,17 @@ pub(crate) enum State {
 }
 
 impl State {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "QUEUED",
+            Self::Initializing => "INITIALIZING",
+            Self::Running => "RUNNING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+
     pub(crate) fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
+use tracing::Instrument;
 use windrow_executor::session::{Engine, EngineOptions};
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
@@ -20,6 +21,7 @@ use crate::report::{
     FaultReport, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
 use crate::slicing::Slicing;
+use crate::spans;
 use crate::spec::PipelineSpec;
 use crate::update::{Update, UpdateOptions};
 
@@ -147,7 +149,10 @@ impl Inner {
             Ok(compute) => compute,
             Err(error) => return Outcome::failed(no_threads(&error.to_string())),
         };
-        let Some(mut task) = compute.spawn(self.clone().work(live.clone(), spec.clone())) else {
+        let span = spans::update(&live.id);
+        span.record("pipeline", &spec.name);
+        let work = self.clone().work(live.clone(), spec.clone());
+        let Some(mut task) = compute.spawn(work.instrument(span.clone())) else {
             return Outcome::failed(no_threads("they have ended"));
         };
         let ended = tokio::select! {
@@ -159,7 +164,7 @@ impl Inner {
         };
         // What has not let go by now ends at its next pause, before it could commit.
         drop(compute);
-        match ended {
+        let outcome = match ended {
             Some(Ok(outcome)) => outcome,
             Some(Err(error)) if !error.is_cancelled() => {
                 let config = spec.config(&self.guard).ok();
@@ -176,7 +181,11 @@ impl Inner {
                 self.closed(&live.record(), config.as_ref(), stopped(), STOPPED)
                     .await
             }
-        }
+        };
+        let state = outcome.state.word();
+        span.record("state", state);
+        span.in_scope(|| tracing::info!(state, "an update ended"));
+        outcome
     }
 
     async fn work(self: Arc<Self>, live: Arc<Live>, spec: PipelineSpec) -> Outcome {
@@ -313,11 +322,8 @@ impl Inner {
             tracing::warn!(update = live.id, %error, "the marker of an update that has ended stays");
         }
         self.metrics.ended(record.state);
-        let flows = record.report.iter().flat_map(|r| &r.flows);
-        for flow in flows.filter(|f| f.status == FlowStatus::Completed) {
-            let m = &flow.metrics;
-            self.metrics
-                .wrote(m.num_output_rows, m.bytes_written, m.bytes_scanned);
+        for flow in record.report.iter().flat_map(|r| &r.flows) {
+            self.metrics.flow_ended(flow);
         }
         live.end();
         self.retire(&live.id);

@@ -4,7 +4,10 @@
 mod answers;
 mod doors;
 mod ends;
+mod figures;
 mod service;
+mod standby;
+mod telemetry;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -105,31 +108,27 @@ impl Scheduler {
 
     /// Tells it to end, and waits until it has.
     async fn terminate(mut self) -> Outcome<Option<i32>> {
-        let pid = self.child.id().ok_or("it has ended already")?.to_string();
-        let told = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        if !told.map_err(words)?.success() {
-            return Err("it could not be told to end".into());
-        }
-        let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
-        let ended = ended.map_err(|_| "it did not end")?.map_err(words)?;
-        Ok(ended.code())
+        told_to_end(&mut self.child).await
     }
 
     /// An HTTP/1.1 request as old tools make it: status and body.
     async fn get(&self, path: &str, headers: &str) -> Outcome<(u16, String)> {
-        let mut stream = tokio::net::TcpStream::connect(&self.address)
-            .await
-            .map_err(words)?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(words)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.map_err(words)?;
-        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
-        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        Ok((status.ok_or("no status")?, body.to_string()))
+        http_get(&self.address, path, headers).await
+    }
+
+    /// Waits until it serves.
+    pub async fn until_ready(&self) -> Outcome {
+        let began = std::time::Instant::now();
+        loop {
+            let (status, body) = self.get("/health/ready", "").await?;
+            if status == 200 {
+                return Ok(());
+            }
+            if began.elapsed() > LIMIT {
+                return Err(format!("it is not ready: {body}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The updates of a pipeline, the newest first.
@@ -161,6 +160,35 @@ impl Scheduler {
         let arguments = ["updates", "stop", id, "--output", "json"];
         program::end(program::start(folder, &arguments, &variables)?).await
     }
+}
+
+/// Tells a process to end, and waits until it has.
+async fn told_to_end(child: &mut Child) -> Outcome<Option<i32>> {
+    let pid = child.id().ok_or("it has ended already")?.to_string();
+    let told = std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status();
+    if !told.map_err(words)?.success() {
+        return Err("it could not be told to end".into());
+    }
+    let ended = tokio::time::timeout(LIMIT, child.wait()).await;
+    let ended = ended.map_err(|_| "it did not end")?.map_err(words)?;
+    Ok(ended.code())
+}
+
+/// An HTTP/1.1 request as old tools make it: status and body.
+async fn http_get(address: &str, path: &str, headers: &str) -> Outcome<(u16, String)> {
+    let mut stream = tokio::net::TcpStream::connect(address)
+        .await
+        .map_err(words)?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(words)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.map_err(words)?;
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
+    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+    Ok((status.ok_or("no status")?, body.to_string()))
 }
 
 /// The pipeline of another one's lake that never ends by itself.
