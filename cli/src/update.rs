@@ -315,6 +315,13 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
 
 /// Shows what came of an update.
 pub fn ended(output: Output, report: &UpdateReport) -> ExitCode {
+    if report
+        .backfill
+        .as_ref()
+        .is_some_and(|b| b.slices.is_empty())
+    {
+        eprintln!("nothing of the range is open");
+    }
     match output {
         Output::Text => {
             println!("{}", text::summary(report));
