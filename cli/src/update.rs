@@ -329,6 +329,13 @@ async fn embedded(args: &UpdateArgs, id: String) -> ExitCode {
 
 /// Shows what came of an update.
 pub fn ended(output: Output, report: &UpdateReport) -> ExitCode {
+    if report
+        .backfill
+        .as_ref()
+        .is_some_and(|b| b.slices.is_empty())
+    {
+        eprintln!("nothing of the range is open");
+    }
     match output {
         Output::Text => {
             println!("{}", text::summary(report));

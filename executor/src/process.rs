@@ -42,9 +42,9 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tracing::Instrument;
 use windrow_proto::v1::executor_service_client::ExecutorServiceClient;
 use windrow_proto::v1::{AttendRequest, order};
@@ -277,8 +277,14 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
                 }
                 Code::Internal => return Ok(()),
                 _ => {
+                    let reason = innermost(&status);
+                    if is_about_certificates(&reason) {
+                        return Err(format!(
+                            "the certificates do not fit together ({reason}); each side's must come from an authority that the other one was given"
+                        ));
+                    }
                     if !told {
-                        tracing::warn!(reason = status.message(), "waiting for the scheduler");
+                        tracing::warn!(reason, "waiting for the scheduler");
                         told = true;
                     }
                 }
@@ -286,6 +292,30 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
+}
+
+/// What lies at the bottom of a call that did not arrive.
+fn innermost(status: &Status) -> String {
+    let mut text = status.message().to_string();
+    let mut source = std::error::Error::source(status);
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
+    }
+    text
+}
+
+/// Whether a handshake failed for the certificates, which were read at the start: waiting mends
+/// nothing. TLS tells it in words, and in the names of its alerts.
+fn is_about_certificates(reason: &str) -> bool {
+    const ALERTS: [&str; 4] = [
+        "UnknownCA",
+        "BadCertificate",
+        "AccessDenied",
+        "DecryptError",
+    ];
+    let words = reason.to_lowercase();
+    words.contains("certificate") || ALERTS.iter().any(|alert| reason.contains(alert))
 }
 
 /// Stays in touch with the scheduler, and does what it orders.
@@ -387,6 +417,13 @@ fn executor(
         grpc_port: address.port(),
         ..ExecutorProcessConfig::default()
     };
+    let place: Arc<str> = format!(
+        "executor {}:{} (work folder {})",
+        described.external_host.as_deref().unwrap_or_default(),
+        address.port(),
+        folder.display()
+    )
+    .into();
     let registration: ExecutorRegistration =
         structure_executor_metadata(&Arc::new(described), u32::try_from(slots).unwrap_or(1));
     let runtimes = Runtimes::new(pool, folder.join("spill"));
@@ -404,6 +441,7 @@ fn executor(
         Arc::new(Telling {
             engine: DefaultExecutionEngine::new(),
             tasks,
+            place,
         }),
     ))
 }
@@ -546,6 +584,8 @@ impl Tasks {
 struct Telling {
     engine: DefaultExecutionEngine,
     tasks: Arc<Tasks>,
+    /// This process, for errors that are about its place.
+    place: Arc<str>,
 }
 
 impl ExecutionEngine for Telling {
@@ -582,6 +622,7 @@ impl ExecutionEngine for Telling {
                 .get::<PlanOptions>()
                 .cloned()
                 .unwrap_or_default(),
+            place: self.place.clone(),
         }))
     }
 }
@@ -594,6 +635,7 @@ struct TellingStage {
     tasks: Arc<Tasks>,
     /// What came with the plan.
     told: PlanOptions,
+    place: Arc<str>,
 }
 
 impl TellingStage {
@@ -660,7 +702,7 @@ impl QueryStageExecutor for TellingStage {
             Ok(_) => tracing::debug!("a task ended"),
             Err(error) => tracing::warn!(%error, "a task failed"),
         });
-        result.map_err(failure::sent)
+        result.map_err(|error| failure::sent_from(&self.place, error))
     }
 
     fn collect_plan_metrics(&self) -> Vec<MetricsSet> {

@@ -22,6 +22,7 @@ use windrow_flows::refresh::{Decision, Technique};
 
 use crate::bind::words_of;
 use crate::contents::{commit_of, metadata_differs};
+use crate::coverage;
 use crate::engine::StageEngine;
 use crate::facts;
 use crate::failpoint;
@@ -54,9 +55,9 @@ pub struct RunContext<'a> {
     pub slice: Option<&'a SliceRun>,
 }
 
-/// Slices of one backfill commit one after the other: what the last one made the flow's sequence,
-/// once one has committed.
-pub type Turn = tokio::sync::Mutex<Option<Option<i64>>>;
+/// Slices of one backfill commit one after the other: the flow's state as the last one left it, once one
+/// has committed.
+pub type Turn = tokio::sync::Mutex<Option<FlowState>>;
 
 /// A slice of a backfill, of which several are computed at a time.
 pub struct SliceRun {
@@ -112,6 +113,9 @@ impl From<DataFusionError> for Stopped {
 
 fn help_for(code: &str) -> Option<String> {
     match code {
+        "DISK_FULL" => Some(
+            "make room there, or give it another folder for shuffle and spill files (--work-dir of executors, TMPDIR otherwise)".into(),
+        ),
         "MEMORY_EXHAUSTED" => Some("raise windrow.memoryLimit, or take a smaller window".into()),
         "ROW_OUTSIDE_WINDOW" | "INTERNAL" => {
             Some("this is a fault of Windrow; nothing was written".into())
@@ -255,7 +259,7 @@ async fn stage_and_commit(
     };
     if let (Some(turn), Some(table)) = (&turn, &target) {
         // Slices of the same backfill may have committed since this one was planned; nobody else.
-        expected = turn.unwrap_or(expected);
+        expected = turn.as_ref().map_or(expected, |last| Some(last.sequence));
         let newer = table.refreshed().await?;
         if newer.version() != table.version() {
             check_unchanged(context, Some(table), &newer, flow_name, expected).await?;
@@ -312,10 +316,11 @@ async fn stage_and_commit(
         }
         let mut version = target.as_ref().map_or(0, |t| t.version() + 1);
         for _ in 0..MOVES {
+            let last = turn.as_ref().and_then(|turn| turn.as_ref());
             let new_state = next_state(
                 context,
                 plan,
-                state.as_ref(),
+                last.or(state.as_ref()),
                 expected,
                 &run_id,
                 flow_name,
@@ -347,7 +352,7 @@ async fn stage_and_commit(
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
                     if let Some(turn) = &mut turn {
-                        **turn = Some(Some(new_state.sequence));
+                        **turn = Some(new_state.clone());
                     }
                     stager.forget_all_but(&kept).await;
                     let newest = async {
@@ -514,10 +519,8 @@ async fn next_state(
             target_version: version,
         })
     };
-    Ok(FlowState::new(
-        flow,
-        expected.unwrap_or(0) + 1,
-        run_id,
-        defined,
-    ))
+    let parts = coverage::parts(plan, context.project.time_zone(), context.clock);
+    let history = coverage::after(plan, state, &parts);
+    let number = expected.unwrap_or(0) + 1;
+    Ok(FlowState::new(flow, number, run_id, defined, history))
 }

@@ -10,9 +10,9 @@ use windrow_scheduler::report::FaultReport;
 use super::connection::Connection;
 use super::follow::{Followed, follow};
 use super::update::{finished, unended};
-use super::{prepared, reference, time};
+use super::{fault_of, prepared, reference, time};
 use crate::args::{BackfillArgs, Order};
-use crate::backfill::{Line, SliceLine};
+use crate::backfill::{Line, OpenLine, PreviewLines, SliceLine, part_word};
 use crate::update::refuse_all;
 
 struct Started {
@@ -54,6 +54,75 @@ pub async fn run(args: &BackfillArgs, flow: &str, scheduler: &str) -> ExitCode {
     }
 }
 
+fn start_request(
+    config: &PipelineConfig,
+    args: &BackfillArgs,
+    flow: &str,
+    now: Option<prost_types::Timestamp>,
+) -> pb::StartBackfillRequest {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    pb::StartBackfillRequest {
+        pipeline: Some(reference(config)),
+        flow: flow.to_string(),
+        from: text(&args.from),
+        to: text(&args.to),
+        by: text(&args.by),
+        parallel: u32::try_from(args.parallel).unwrap_or(u32::MAX),
+        atomic: args.atomic,
+        newest_first: args.order == Order::Newest,
+        column: text(&args.column),
+        now,
+        idempotency_token: String::new(),
+        only: part_word(args),
+    }
+}
+
+/// What a backfill would do.
+pub async fn preview(
+    args: &BackfillArgs,
+    flow: &str,
+    scheduler: &str,
+) -> Result<PreviewLines, Vec<FaultReport>> {
+    let (config, now, mut connection) = prepared(&args.pipeline, scheduler).await?;
+    let request = pb::PlanBackfillRequest {
+        backfill: Some(start_request(&config, args, flow, now.map(time))),
+    };
+    let response = connection.client.plan_backfill(request).await;
+    let response = response
+        .map_err(|status| vec![connection.fault(&status)])?
+        .into_inner();
+    if !response.faults.is_empty() {
+        return Err(response.faults.into_iter().map(fault_of).collect());
+    }
+    Ok(PreviewLines {
+        flow: response.flow,
+        column: response.column,
+        from: response.from,
+        to: response.to,
+        by: Some(response.by).filter(|by| !by.is_empty()),
+        open: response
+            .open
+            .into_iter()
+            .map(|o| OpenLine {
+                from: o.from,
+                to: o.to,
+                state: o.state,
+                backfill_id: Some(o.backfill_id).filter(|id| !id.is_empty()),
+            })
+            .collect(),
+        slices: response
+            .slices
+            .into_iter()
+            .map(|s| SliceLine {
+                from: s.from,
+                to: s.to,
+                state: s.state,
+            })
+            .collect(),
+        warnings: response.warnings,
+    })
+}
+
 async fn start(
     connection: &Connection,
     config: &PipelineConfig,
@@ -67,17 +136,8 @@ async fn start(
     match &args.resume {
         None => {
             let request = pb::StartBackfillRequest {
-                pipeline: Some(reference(config)),
-                flow: flow.to_string(),
-                from: text(&args.from),
-                to: text(&args.to),
-                by: text(&args.by),
-                parallel,
-                atomic: args.atomic,
-                newest_first: args.order == Order::Newest,
-                column: text(&args.column),
-                now,
                 idempotency_token: token,
+                ..start_request(config, args, flow, now)
             };
             let started = connection
                 .ask(|mut client| {

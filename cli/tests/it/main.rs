@@ -6,10 +6,12 @@
 //! have modules of their own.
 
 mod cells;
+mod certificates;
 mod chaos;
 mod cluster;
 mod crash;
 mod deploy;
+mod faults;
 mod foreign;
 mod histories;
 mod inside;

@@ -85,6 +85,9 @@ pub(crate) struct BackfillRequest {
     pub(crate) parallel: usize,
     pub(crate) atomic: bool,
     pub(crate) newest_first: bool,
+    /// Which part of the range; empty for all.
+    #[serde(default)]
+    pub(crate) only: String,
     /// Goes on with an earlier one.
     pub(crate) resumes: bool,
     /// Which one; `None` for the newest that is not done.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use tracing::Instrument;
 use windrow_executor::session::{Engine, EngineOptions};
 use windrow_flows::calendar::Unit;
@@ -14,7 +14,7 @@ use super::compute::Compute;
 use super::error::ServiceError;
 use super::live::{Live, Told};
 use super::record::{AtRisk, BackfillRequest, Request, State, UpdateRecord, UpdateRequest};
-use crate::backfill::{Backfill, BackfillOptions, Resume};
+use crate::backfill::{Backfill, BackfillOptions, Only, Resume};
 use crate::config::PipelineConfig;
 use crate::events::{self, Ending, Event, Level, RunningHere};
 use crate::report::{
@@ -199,10 +199,12 @@ impl Inner {
                 Ok(options) => self.run_update(&live, config, &options, request).await,
                 Err(fault) => Outcome::refused(&[fault]),
             },
-            Request::Backfill(request) => match self.backfill_options(request, &record) {
-                Ok(options) => self.run_backfill(&live, config, &options).await,
-                Err(fault) => Outcome::refused(&[fault]),
-            },
+            Request::Backfill(request) => {
+                match self.backfill_options(request, record.now, Some(record.id.clone())) {
+                    Ok(options) => self.run_backfill(&live, config, &options).await,
+                    Err(fault) => Outcome::refused(&[fault]),
+                }
+            }
         }
     }
 
@@ -548,7 +550,7 @@ impl Inner {
     pub(crate) fn options_of(
         &self,
         request: &UpdateRequest,
-        now: Option<chrono::DateTime<Utc>>,
+        now: Option<DateTime<Utc>>,
     ) -> Result<UpdateOptions, Fault> {
         Ok(UpdateOptions {
             refresh: request.refresh.clone(),
@@ -569,13 +571,16 @@ impl Inner {
 }
 
 impl Inner {
-    fn backfill_options(
+    pub(crate) fn backfill_options(
         &self,
         request: &BackfillRequest,
-        record: &UpdateRecord,
+        now: Option<DateTime<Utc>>,
+        id: Option<String>,
     ) -> Result<BackfillOptions, Fault> {
         let by = unit(request.by.as_ref())?;
+        let only = only(&request.only)?;
         Ok(BackfillOptions {
+            only,
             flow: request.flow.clone(),
             column: request.column.clone(),
             from: request.from.clone(),
@@ -589,10 +594,20 @@ impl Inner {
                 (true, None) => Resume::Newest,
                 (true, Some(id)) => Resume::Id(id.clone()),
             },
-            now: record.now,
-            id: Some(record.id.clone()),
+            now,
+            id,
             engine: self.engine.clone(),
             fence: self.fence.clone(),
         })
     }
+}
+
+fn only(word: &str) -> Result<Only, Fault> {
+    if word.is_empty() {
+        return Ok(Only::All);
+    }
+    Only::of_word(word).ok_or_else(|| {
+        Fault::new("WRONG_OPTION", format!("`{word}` is no part of a backfill"))
+            .help(format!("write {}", Only::WORDS))
+    })
 }

@@ -293,7 +293,8 @@ impl Player {
         let ended = self.pipeline.call(&step.verb, &options).await?;
         expect::call(&ended, &step.verb, &step.lines().collect::<Vec<_>>())?;
         let writes = matches!(step.verb.as_str(), "run" | "vacuum" | "backfill");
-        let may_write = writes && ended.exit != Some(2);
+        let only_looks = options.contains(&"--dry-run") || options.first() == Some(&"list");
+        let may_write = writes && !only_looks && ended.exit != Some(2);
         if !may_write {
             let after = self.lake().objects(STORAGE).await?;
             if after != before {

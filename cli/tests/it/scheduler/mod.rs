@@ -56,7 +56,8 @@ impl Scheduler {
         Self::start_as(folder, &all, variables).await
     }
 
-    async fn start_as(
+    /// Starts one with these arguments, the command among them.
+    pub async fn start_as(
         folder: &Path,
         arguments: &[&str],
         variables: &[(&str, &str)],
@@ -88,16 +89,26 @@ impl Scheduler {
         }
     }
 
-    fn url(&self) -> String {
+    /// The process; `None` when it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// `windrow COMMAND PIPELINE ... --scheduler`.
-    async fn call(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Ended> {
+    pub async fn call(
+        &self,
+        pipeline: &Pipeline,
+        command: &str,
+        arguments: &[&str],
+    ) -> Outcome<Ended> {
         program::end(self.begin(pipeline, command, arguments)?).await
     }
 
-    fn begin(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Child> {
+    pub fn begin(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Child> {
         pipeline.start(command, arguments, &[("WINDROW_SCHEDULER", &self.url())])
     }
 
@@ -112,7 +123,7 @@ impl Scheduler {
     }
 
     /// An HTTP/1.1 request as old tools make it: status and body.
-    async fn get(&self, path: &str, headers: &str) -> Outcome<(u16, String)> {
+    pub async fn get(&self, path: &str, headers: &str) -> Outcome<(u16, String)> {
         http_get(&self.address, path, headers).await
     }
 
@@ -155,7 +166,7 @@ impl Scheduler {
     }
 
     /// `updates stop ID`.
-    async fn stop(&self, folder: &Path, id: &str) -> Outcome<Ended> {
+    pub async fn stop(&self, folder: &Path, id: &str) -> Outcome<Ended> {
         let variables = HashMap::from([("WINDROW_SCHEDULER".to_string(), self.url())]);
         let arguments = ["updates", "stop", id, "--output", "json"];
         program::end(program::start(folder, &arguments, &variables)?).await
