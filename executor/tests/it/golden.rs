@@ -231,27 +231,32 @@ fn plain(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-pub(crate) fn outcome(batches: &[RecordBatch]) -> (String, String) {
+/// The names of the columns' types, as Spark has them.
+pub(crate) fn column_types(batches: &[RecordBatch]) -> String {
     let types: Vec<String> = batches.first().map_or(vec![], |batch| {
         let schema = batch.schema();
         let fields = schema.fields().iter();
         fields.map(|field| type_name(field.data_type())).collect()
     });
+    types.join(", ")
+}
+
+/// Each row as a list of values.
+pub(crate) fn row_values(batch: &RecordBatch) -> impl Iterator<Item = Value> {
+    (0..batch.num_rows()).map(move |row| {
+        let columns = batch.columns().iter();
+        Value::Array(columns.map(|column| plain(column, row)).collect())
+    })
+}
+
+pub(crate) fn outcome(batches: &[RecordBatch]) -> (String, String) {
     let mut rows: Vec<String> = batches
         .iter()
-        .flat_map(|batch| {
-            (0..batch.num_rows()).map(|row| {
-                let row = batch
-                    .columns()
-                    .iter()
-                    .map(|column| plain(column, row))
-                    .collect();
-                Value::Array(row).to_string()
-            })
-        })
+        .flat_map(row_values)
+        .map(|row| row.to_string())
         .collect();
     rows.sort();
-    (types.join(", "), format!("[{}]", rows.join(",")))
+    (column_types(batches), format!("[{}]", rows.join(",")))
 }
 
 /// What differs from Spark in one line of the file.

@@ -4,5 +4,6 @@ mod folding;
 mod functions;
 mod golden;
 mod rules;
+mod tpcds;
 mod tpch;
 mod wire;
