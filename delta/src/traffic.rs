@@ -223,7 +223,7 @@ mod tests {
     use object_store::aws::AmazonS3Builder;
     use object_store::client::{HttpErrorKind, HttpResponseBody};
     use object_store::path::Path;
-    use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig};
+    use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
 
     use super::*;
 
