@@ -124,13 +124,12 @@ fn context(
     job: &StageJob,
     span: &str,
 ) -> Result<Arc<SessionContext>, DataFusionError> {
-    let told = PlanOptions {
-        stores: stores::written(&job.stores),
-        traceparent: trace::name(&job.update, span),
-        update: job.update.clone(),
-        flow: job.flow.clone(),
-        slice: job.slice as u64,
-    };
+    let mut told = PlanOptions::default();
+    told.stores = stores::written(&job.stores);
+    told.traceparent = trace::name(&job.update, span);
+    told.update.clone_from(&job.update);
+    told.flow.clone_from(&job.flow);
+    told.slice = job.slice as u64;
     let config = state
         .config()
         .clone()
