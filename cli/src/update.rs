@@ -217,7 +217,7 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
     if let Some(scheduler) = args.remote.url() {
         return remote::update::plan(args, scheduler).await;
     }
-    let update = match prepare(args).await {
+    let update = match prepare(args, None).await {
         Ok(update) => update,
         Err(faults) => {
             return refuse(
