@@ -275,7 +275,8 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
                 Code::FailedPrecondition | Code::Unauthenticated | Code::PermissionDenied => {
                     return Err(status.message().to_string());
                 }
-                Code::Internal => return Ok(()),
+                // It answered, whatever it made of the question. What did not arrive has a source.
+                Code::Internal if std::error::Error::source(&status).is_none() => return Ok(()),
                 _ => {
                     let reason = innermost(&status);
                     if is_about_certificates(&reason) {
