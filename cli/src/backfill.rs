@@ -116,6 +116,9 @@ async fn run(args: &BackfillArgs) -> ExitCode {
         return preview(args, flow, Shows::Slices).await;
     }
     if let Some(scheduler) = args.remote.url() {
+        if let Err(fault) = part(args) {
+            return refuse(output, &pipeline, &[fault]);
+        }
         return remote::backfill::run(args, flow, scheduler).await;
     }
     let id = uuid::Uuid::now_v7().to_string();
@@ -166,14 +169,9 @@ fn part(args: &BackfillArgs) -> Result<Only, Fault> {
     }
 }
 
-/// The same as a scheduler is told.
+/// The same as a scheduler is told, of arguments that are in order.
 pub fn part_word(args: &BackfillArgs) -> String {
-    match &args.only {
-        None if args.missing => Only::Missing.word().to_string(),
-        None => String::new(),
-        // The scheduler judges it.
-        Some(word) => word.to_lowercase(),
-    }
+    part(args).unwrap_or_default().word().to_string()
 }
 
 /// What of a preview is shown.
@@ -207,6 +205,7 @@ async fn open(
 
 async fn preview(args: &BackfillArgs, flow: &str, shows: Shows) -> ExitCode {
     let looked = async {
+        part(args).map_err(|fault| refusals(&[fault]))?;
         if let Some(scheduler) = args.remote.url() {
             return remote::backfill::preview(args, flow, scheduler).await;
         }

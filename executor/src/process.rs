@@ -231,6 +231,7 @@ pub async fn run(
         executor.clone(),
         tasks.clone(),
     ));
+    let tidying = tokio::spawn(tidy(work.folder.clone(), tasks.clone(), scheduler.clone()));
     let ended = tokio::select! {
         () = stop => None,
         ended = &mut polling => Some(format!("{ended:?}")),
@@ -247,6 +248,7 @@ pub async fn run(
     }
     polling.abort();
     attending.abort();
+    tidying.abort();
     // So that jobs which were here are begun anew at once.
     let said = say_goodbye(scheduler, &executor.metadata.id);
     let _ = tokio::time::timeout(Duration::from_secs(2), said).await;
@@ -275,7 +277,8 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
                 Code::FailedPrecondition | Code::Unauthenticated | Code::PermissionDenied => {
                     return Err(status.message().to_string());
                 }
-                Code::Internal => return Ok(()),
+                // It answered, whatever it made of the question. What did not arrive has a source.
+                Code::Internal if std::error::Error::source(&status).is_none() => return Ok(()),
                 _ => {
                     let reason = innermost(&status);
                     if is_about_certificates(&reason) {
@@ -391,6 +394,39 @@ async fn drained(
     }
 }
 
+/// Removes what tasks of jobs left here that are over. The runtime does so when a job ends; a task that
+/// still ran then leaves its files behind.
+async fn tidy(folder: PathBuf, tasks: Arc<Tasks>, mut scheduler: Scheduler) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        let folders = entries.flatten().filter(|e| e.path().is_dir());
+        let names = folders.map(|e| e.file_name().to_string_lossy().into_owned());
+        let jobs: Vec<String> = names.filter(|name| name != SPILL).collect();
+        for job in jobs {
+            let asked = GetJobStatusParams {
+                job_id: job.clone(),
+            };
+            let is_over = match scheduler.get_job_status(asked).await {
+                Ok(answer) => match answer.into_inner().status.and_then(|s| s.status) {
+                    Some(job_status::Status::Running(_) | job_status::Status::Queued(_)) => false,
+                    // What it made is fetched for a while; the runtime removes it after that.
+                    Some(job_status::Status::Successful(_)) => false,
+                    // One that is not known any more ended long ago.
+                    Some(job_status::Status::Failed(_)) | None => true,
+                },
+                Err(_) => false,
+            };
+            if is_over && tasks.of(&job.clone().into()).is_empty() {
+                let removed = tokio::fs::remove_dir_all(folder.join(&job)).await;
+                tracing::debug!(job, ?removed, "files of a job that is over");
+            }
+        }
+    }
+}
+
 /// Whether a time in milliseconds is less than two seconds ago.
 fn recent(millis: u64) -> bool {
     let now = chrono::Utc::now().timestamp_millis();
@@ -426,7 +462,7 @@ fn executor(
     .into();
     let registration: ExecutorRegistration =
         structure_executor_metadata(&Arc::new(described), u32::try_from(slots).unwrap_or(1));
-    let runtimes = Runtimes::new(pool, folder.join("spill"));
+    let runtimes = Runtimes::new(pool, folder.join(SPILL));
     Ok(Executor::new(
         registration,
         &folder.to_string_lossy(),
@@ -455,6 +491,9 @@ struct WorkDir {
 
 const FOLDER: &str = "windrow-executor-";
 const LOCK: &str = "lock";
+const SPILL: &str = "spill";
+/// How often what is left of jobs is looked for.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
 
 impl WorkDir {
     fn take(below: &Path) -> Result<Self, ExecutorError> {
@@ -473,7 +512,7 @@ impl WorkDir {
         }
         // Under another name until it is locked: an unlocked folder is taken for abandoned.
         let made = below.join(format!(".{FOLDER}{}", uuid::Uuid::now_v7()));
-        std::fs::create_dir_all(made.join("spill")).map_err(refused)?;
+        std::fs::create_dir_all(made.join(SPILL)).map_err(refused)?;
         let lock = std::fs::File::create(made.join(LOCK)).map_err(refused)?;
         lock.try_lock()
             .map_err(|e| refused(std::io::Error::other(e.to_string())))?;
