@@ -19,6 +19,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 use windrow_executor::failure::{self, RemoteError};
+use windrow_executor::link::Link;
 use windrow_executor::local;
 use windrow_executor::process::MESSAGE_BYTES;
 use windrow_executor::stage::{StageExec, StagedFile};
@@ -82,7 +83,8 @@ pub(super) async fn run(
         }
         let plan: Arc<dyn ExecutionPlan> = Arc::new(stage.with_attempt(number));
         let span = trace::new_span_id();
-        let tried = async { attempt(cluster, job, context(state, job, &span)?, plan).await };
+        let session = context(state, job, &span, &cluster.options.link)?;
+        let tried = attempt(cluster, job, session, plan);
         match tried.instrument(spans::attempt(number, &span)).await? {
             Ended::Staged(files) => {
                 cluster.done.fetch_add(1, Ordering::Relaxed);
@@ -123,6 +125,7 @@ fn context(
     state: &SessionState,
     job: &StageJob,
     span: &str,
+    link: &Link,
 ) -> Result<Arc<SessionContext>, DataFusionError> {
     let mut told = PlanOptions::default();
     told.stores = stores::written(&job.stores);
@@ -136,6 +139,8 @@ fn context(
         .with_option_extension(told)
         .upgrade_for_ballista()
         .with_ballista_adaptive_query_planner(false)
+        // What executors know by themselves gives way to the settings of a job.
+        .with_ballista_use_tls(link.has_tls())
         // A task of several partitions could not be counted and tried alone.
         .set_u64("ballista.scheduler.max_partitions_per_task", 1)
         .set_u64("ballista.client.io_retries_times", 1)
