@@ -117,7 +117,8 @@ async fn run(args: &BackfillArgs) -> ExitCode {
     }
     if let Some(scheduler) = args.remote.url() {
         if let Err(fault) = part(args) {
-            return refuse(output, &pipeline, &[fault]);
+            let pipeline = args.pipeline.pipeline.display().to_string();
+            return refuse(args.pipeline.output, &pipeline, &[fault]);
         }
         return remote::backfill::run(args, flow, scheduler).await;
     }
