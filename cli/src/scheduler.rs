@@ -253,18 +253,23 @@ fn token(args: &SchedulerArgs) -> Result<Option<Token>, Fault> {
     })
 }
 
-/// Returns when the process is told to end.
-async fn end() {
+/// Returns when the process is told to end. From the call on, not from the first wait on, a signal is
+/// heard.
+fn end() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        signal(SignalKind::terminate()).ok()
+    };
+    async move {
+        #[cfg(unix)]
+        if let Some(terminate) = &mut terminate {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }

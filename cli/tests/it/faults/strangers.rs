@@ -152,7 +152,8 @@ fn mutual_tls_between_scheduler_and_executors() {
         let known = answer(&ours, &ours, &first).await?;
         let unknown = answer(&ours, &others, &first).await?;
         match (known, unknown) {
-            (Code::Unimplemented, Code::Unavailable | Code::Unknown) => Ok(()),
+            // With TLS 1.3 the refusal may come when the first request is under way.
+            (Code::Unimplemented, Code::Unavailable | Code::Unknown | Code::Cancelled) => Ok(()),
             other => Err(format!("an executor's port answers {other:?}")),
         }
     });

@@ -222,6 +222,12 @@ fn what_is_missing_is_told_and_filled_alike() {
                     &plain(&embedded.stdout, &here),
                     &plain(&remote.stdout, &there),
                 )?;
+            } else if line == fill && embedded.report()?["state"] == "COMPLETED" {
+                // The copy's sources lie elsewhere than those of its last refresh, which is one more reason.
+                let (one, other) = (embedded.report()?, remote.report()?);
+                if one["backfill"] != other["backfill"] || one["state"] != other["state"] {
+                    return Err(format!("{line}: {one} here, {other} there"));
+                }
             } else {
                 same_report(&line, (&embedded, &here), (&remote, &there))?;
             }
