@@ -163,8 +163,6 @@ fn check_one_trace(spans: &[Value], update: &str) -> Outcome {
         "windrow-scheduler: put < commit < flow < update",
         "windrow-scheduler: attempt < slice < flow < update",
         "windrow-executor: task < attempt < slice < flow < update",
-        "windrow-executor: get < task < attempt < slice < flow < update",
-        "windrow-executor: put < task < attempt < slice < flow < update",
     ] {
         if !ways.contains(wanted) {
             return Err(format!("no `{wanted}` among {ways:#?}"));
