@@ -45,7 +45,7 @@ pub enum Command {
     /// Compute slices of a flow's window anew and compare them with the target, without writing
     Verify(VerifyArgs),
     /// Compute a range of a flow's history anew, slice by slice
-    Backfill(BackfillCommand),
+    Backfill(Box<BackfillCommand>),
     /// List updates, or stop one
     Updates(UpdatesCommand),
     /// Run the scheduler of a cluster: updates of many clients, one after the other or side by side

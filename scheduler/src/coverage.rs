@@ -284,7 +284,7 @@ impl Coverage {
                 coverage.take(plan, &ledger, slice, since, &mut done);
             }
         }
-        coverage.failed.sort_by(|a, b| b.ended.cmp(&a.ended));
+        coverage.failed.sort_by_key(|f| std::cmp::Reverse(f.ended));
         coverage.settle(&done);
         if let Some(existing) = &plan.existing {
             coverage.settle_by_log(existing, flow, &key).await?;

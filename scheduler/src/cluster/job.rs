@@ -127,12 +127,13 @@ fn context(
     span: &str,
     link: &Link,
 ) -> Result<Arc<SessionContext>, DataFusionError> {
-    let mut told = PlanOptions::default();
-    told.stores = stores::written(&job.stores);
-    told.traceparent = trace::name(&job.update, span);
-    told.update.clone_from(&job.update);
-    told.flow.clone_from(&job.flow);
-    told.slice = job.slice as u64;
+    let told = PlanOptions {
+        stores: stores::written(&job.stores),
+        traceparent: trace::name(&job.update, span),
+        update: job.update.clone(),
+        flow: job.flow.clone(),
+        slice: job.slice as u64,
+    };
     let config = state
         .config()
         .clone()
