@@ -33,7 +33,9 @@ class LocalCluster(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.script = subprocess.Popen(
             [sys.executable, SCRIPT, "--binary", STAND_IN, "--dir", self.folder.name, "--bucket", "lake", *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | variables, start_new_session=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | variables, start_new_session=True,
+            # Tests that run in a shell's background have inherited that Ctrl-C is nothing.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
         self.addCleanup(self.end)
 
     def end(self):
