@@ -20,8 +20,8 @@ use crate::pipeline::{Pipeline, target};
 use crate::s3::{Faulty, Server};
 use crate::{Outcome, program, words};
 
-const LANES: u64 = 3;
-const PLACEMENTS: u64 = 30;
+const LANES: u64 = 4;
+const PLACEMENTS: u64 = 100;
 const NOW: &str = "2026-03-10T00:00:00Z";
 /// A placement that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(120);
