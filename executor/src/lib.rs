@@ -9,6 +9,7 @@ mod convert;
 pub mod failure;
 pub mod files;
 mod full_join;
+mod keeps_types;
 pub mod kept_rows;
 pub mod link;
 pub mod local;

@@ -40,6 +40,8 @@ pub(super) enum Params {
     Fixed { least: usize, all: &'static [Param] },
     /// Decided by the function itself.
     Custom(fn(&[DataType]) -> Result<Vec<DataType>>),
+    /// The same, for a function that takes a constant beside rows as an array of one row.
+    Operands(fn(&[DataType]) -> Result<Vec<DataType>>),
 }
 
 /// How the type of the result follows from those of the (converted) arguments.
@@ -191,12 +193,13 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
+        let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
+        let by_one = matches!(self.definition.params, Params::Operands(_));
         let arrays = args
             .args
             .iter()
-            .map(|arg| arg.to_array(rows))
+            .map(|arg| arg.to_array(if by_one && is_one(arg) { 1 } else { rows }))
             .collect::<Result<Vec<ArrayRef>>>()?;
-        let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
         let call = Call {
             args: &arrays,
             rows,
@@ -230,7 +233,7 @@ impl Params {
     pub(super) fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         let expected = |index: usize| match self {
             Self::Fixed { all, .. } => all.get(index).copied(),
-            Self::Custom(_) => None,
+            Self::Custom(_) | Self::Operands(_) => None,
         };
         // Fields of intervals are taken by functions of their own, once the types are known.
         let of_interval = matches!(
@@ -241,7 +244,7 @@ impl Params {
             return Ok(given.to_vec());
         }
         match self {
-            Self::Custom(decide) => return decide(given),
+            Self::Custom(decide) | Self::Operands(decide) => return decide(given),
             Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
                 return plan_err!(
                     "WRONG_NUM_ARGS: wrong number of arguments for {function}: {}",
@@ -263,7 +266,7 @@ impl Params {
 
 impl Param {
     /// The type; `None` if any will do.
-    fn data_type(self) -> Option<DataType> {
+    pub(super) fn data_type(self) -> Option<DataType> {
         Some(match self {
             Self::Text => DataType::Utf8,
             Self::Date => DataType::Date32,
