@@ -26,7 +26,7 @@ pub use windrow_executor::failure::words_of;
 use windrow_executor::files;
 use windrow_executor::scan::{DeltaSource, PlannedTable, ScanLog};
 use windrow_executor::session::{Engine, register_table};
-use windrow_executor::spark::WrongCall;
+use windrow_executor::spark::{WrongCall, refused_call};
 use windrow_flows::definition::QueryText;
 use windrow_flows::dialect;
 use windrow_flows::fault::Fault;
@@ -768,17 +768,21 @@ pub fn fault_of(error: &DataFusionError, query: &QueryText) -> Fault {
             let mut names = wrong.columns.iter();
             names.find_map(|name| find_name(query, name))
         };
-        let place = find_call(query, &wrong.function, &wrong.columns)
-            .or_else(column)
-            .or_else(whole);
-        return match wrong.signatures.as_slice() {
-            [] => fault.at(place),
-            calls => fault
-                .at(place)
-                .help(format!("it is called as {}", calls.join(" or "))),
-        };
+        let place = find_call(query, &wrong.function, &wrong.columns).or_else(column);
+        return called_as(fault.at(place.or_else(whole)), &wrong.signatures);
+    }
+    if let Some((function, signatures)) = refused_call(&root.to_string()) {
+        let place = span.or_else(|| find_call(query, &function, &[]));
+        return called_as(fault.at(place.or_else(whole)), &signatures);
     }
     fault.at(span.or_else(whole))
+}
+
+fn called_as(fault: Fault, signatures: &[String]) -> Fault {
+    match signatures {
+        [] => fault,
+        calls => fault.help(format!("it is called as {}", calls.join(" or "))),
+    }
 }
 
 /// Where a function is called with these columns among its arguments; the first call if none is like it.

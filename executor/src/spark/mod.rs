@@ -64,7 +64,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::prelude::SessionConfig;
-pub use signature::WrongCall;
+pub use signature::{WrongCall, refused_call};
 
 /// The settings of a session in a time zone.
 pub fn session_config(time_zone: &str) -> SessionConfig {

@@ -399,10 +399,12 @@ impl Meaning<'_> {
                     .iter()
                     .map(|arg| self.type_of(arg))
                     .collect::<Result<Vec<_>>>()?;
-                let wanted = func
-                    .inner()
-                    .coerce_types(&given)
-                    .map_err(|error| WrongCall::error(&name, &args, &given, &error))?;
+                let wanted = match functions::params(&name) {
+                    Some(params) => params.coerce(&name, &given),
+                    None => func.inner().coerce_types(&given),
+                };
+                let wanted =
+                    wanted.map_err(|error| WrongCall::error(&name, &args, &given, &error))?;
                 args = args
                     .into_iter()
                     .zip(&wanted)

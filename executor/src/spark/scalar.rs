@@ -172,19 +172,26 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
-        // Asked before the arguments are converted, too; types that do not fit are told of then.
-        let types = self.coerce_types(&types).unwrap_or(types);
-        let data_type = self
-            .definition
-            .returns
-            .resolve(&types, args.scalar_arguments)?;
+        // Asked before the arguments are converted, too. Of a call that the analyzer will refuse nothing
+        // is known.
+        let data_type = match self.definition.params.coerce(self.definition.name, &types) {
+            Ok(types) => self
+                .definition
+                .returns
+                .resolve(&types, args.scalar_arguments)?,
+            Err(_) => DataType::Null,
+        };
         Ok(Field::new(self.definition.name, data_type, true).into())
     }
 
+    /// Types that do not fit pass here: the planner asks this of a call that it can't place, and would put its
+    /// own words around the answer. The analyzer asks the parameters.
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.definition
+        let coerced = self
+            .definition
             .params
-            .coerce(self.definition.name, arg_types)
+            .coerce(self.definition.name, arg_types);
+        Ok(coerced.unwrap_or_else(|_| arg_types.to_vec()))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

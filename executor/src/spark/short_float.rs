@@ -24,29 +24,33 @@ pub(super) fn of_decimal(unscaled: i128, scale: i32) -> Option<f64> {
     (whole.unsigned_abs() <= 1 << 53).then(|| whole as f64 / power)
 }
 
-/// The decimal that a double stands for, without its point, if it has no more than `scale` digits
-/// behind the point.
+/// The decimal that a double stands for, rounded to `scale` digits behind the point, halves away from
+/// zero; without its point.
 pub(super) fn unscaled(value: f64, scale: i32) -> Option<i64> {
     let power = power_of_ten(scale)?;
-    let near = (value * power).round();
-    // The candidate must be read as the double, and be short enough to be the only such one.
-    (near.abs() < LIMIT && near / power == value).then_some(near as i64)
+    let scaled = value * power;
+    let near = scaled.round();
+    // A short number that is read as the double is the only such one.
+    let exact = near.abs() < LIMIT && near / power == value;
+    (exact || is_no_half(scaled)).then_some(near as i64)
 }
 
-/// The double next to the decimal that a double stands for, rounded to `scale` digits behind the point,
-/// halves away from zero.
+/// The double next to that decimal.
 pub(super) fn rounded(value: f64, scale: i32) -> Option<f64> {
+    let power = power_of_ten(scale)?;
+    let scaled = value * power;
+    // A zero has no sign as a decimal.
+    is_no_half(scaled).then(|| scaled.round() / power + 0.0)
+}
+
+/// Whether a number is far from the middle of two whole ones, also where the last digits of the double are
+/// not those of its decimal. Where it is not, the digits decide.
+fn is_no_half(scaled: f64) -> bool {
     /// Below this the product is less than a thousandth off.
     const EXACT_ENOUGH: f64 = (1_u64 << 40) as f64;
     const NEAR: f64 = 1.0 / 1024.0;
-    let power = power_of_ten(scale)?;
-    let scaled = value * power;
-    if scaled.is_nan() || scaled.abs() >= EXACT_ENOUGH {
-        return None;
-    }
     let fraction = (scaled - scaled.trunc()).abs();
-    // Where a half may be meant, the digits decide. A zero has no sign as a decimal.
-    ((fraction - 0.5).abs() > NEAR).then(|| scaled.round() / power + 0.0)
+    scaled.abs() < EXACT_ENOUGH && (fraction - 0.5).abs() > NEAR
 }
 
 #[cfg(test)]

@@ -59,6 +59,19 @@ impl WrongCall {
     }
 }
 
+/// The function whose call the planner refused in words of its own, as queries call it, and how it is
+/// called.
+pub fn refused_call(message: &str) -> Option<(String, Vec<String>)> {
+    let (_, rest) = message.split_once("Function '")?;
+    let (name, rest) = rest.split_once('\'')?;
+    if !rest.contains("coercion failed") {
+        return None;
+    }
+    let function = written(name)?;
+    let signatures = of(name, &function);
+    Some((function, signatures))
+}
+
 /// What queries call a function; `None` for an operator.
 fn written(name: &str) -> Option<String> {
     const OPERATORS: [&str; 11] = [

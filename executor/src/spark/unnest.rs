@@ -95,7 +95,12 @@ fn is_left_in_filter(part: &Expr) -> bool {
     };
     match inner {
         Expr::Exists(Exists { subquery, .. }) => is_exists_pullable(subquery),
-        Expr::InSubquery(found) => is_in_pullable(found) && is_left(&found.expr),
+        Expr::InSubquery(found) => {
+            // A join that minds nulls has one key.
+            let negated = found.negated != matches!(part, Expr::Not(_));
+            let one_key = !negated || !is_correlated(&found.subquery.subquery);
+            one_key && is_in_pullable(found) && is_left(&found.expr)
+        }
         // A mark instead of a null is as good where it is not turned round.
         _ => is_left_among(part, true),
     }
@@ -168,10 +173,25 @@ fn holds_below(plan: &LogicalPlan) -> bool {
 }
 
 fn is_exists_pullable(subquery: &Subquery) -> bool {
-    pulls_up(
-        subquery,
-        PullUpCorrelatedExpr::new().with_exists_sub_query(true),
-    )
+    !aggregates_all(&subquery.subquery)
+        && pulls_up(
+            subquery,
+            PullUpCorrelatedExpr::new().with_exists_sub_query(true),
+        )
+}
+
+/// Whether a subquery gives a row also where it finds none, which is lost when it is grouped by what it is
+/// joined on.
+fn aggregates_all(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|plan| {
+        Ok(match plan {
+            LogicalPlan::Aggregate(aggregate) => {
+                aggregate.group_expr.is_empty() && is_correlated(&aggregate.input)
+            }
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
 }
 
 fn is_in_pullable(found: &InSubquery) -> bool {
@@ -179,10 +199,11 @@ fn is_in_pullable(found: &InSubquery) -> bool {
         return false;
     };
     let predicate = found.expr.as_ref().clone().eq(output);
-    pulls_up(
-        &found.subquery,
-        PullUpCorrelatedExpr::new().with_in_predicate_opt(Some(predicate)),
-    )
+    !aggregates_all(&found.subquery.subquery)
+        && pulls_up(
+            &found.subquery,
+            PullUpCorrelatedExpr::new().with_in_predicate_opt(Some(predicate)),
+        )
 }
 
 fn is_scalar_pullable(subquery: &Subquery) -> bool {

@@ -1,6 +1,6 @@
 //! RIGHT and FULL joins USING columns: the column by its bare name is that of the right side, or that of
 //! the side which has the row. DataFusion takes the left side's. The dialect puts such a join in
-//! parentheses, and refuses the key by the name of a side that might not have the row.
+//! parentheses, and refuses the key by the name of a side.
 
 use datafusion::common::{Column, DFSchema, Result, plan_err};
 use datafusion::logical_expr::planner::RelationPlannerContext;
@@ -30,7 +30,7 @@ fn kind(operator: &JoinOperator) -> Option<(JoinType, &JoinConstraint)> {
     }
 }
 
-/// The plan of such joins, in which the left side's key is that of the row.
+/// The plan of such joins, with one key for those of both sides.
 pub(super) fn plan(
     mut joins: TableWithJoins,
     context: &mut dyn RelationPlannerContext,
@@ -64,32 +64,25 @@ pub(super) fn plan(
     let using = keys.iter().map(Column::from_name).collect();
     let (left_columns, right_columns) = (left.schema().columns(), right.schema().columns());
     let joined = LogicalPlanBuilder::from(left).join_using(right, join_type, using)?;
-    let of_right = |name: &str| {
-        right_columns
-            .iter()
-            .find(|column| column.name() == name)
-            .cloned()
-            .map(Expr::Column)
+    let of = |columns: &[Column], key: &str| {
+        let mut columns = columns.iter();
+        columns.find(|column| column.name() == key).cloned()
     };
-    let mut rest = vec![];
-    let mut first = vec![];
-    for column in left_columns {
-        let is_key = keys.iter().any(|key| key == column.name());
-        let Some(right) = of_right(column.name()).filter(|_| is_key) else {
-            rest.push(Expr::Column(column));
-            continue;
+    // As in Spark, the keys come first. They belong to no table any more.
+    let mut columns = Vec::with_capacity(left_columns.len() + right_columns.len());
+    for key in &keys {
+        let (Some(left), Some(right)) = (of(&left_columns, key), of(&right_columns, key)) else {
+            return plan_err!("a join USING `{key}`, which one side lacks");
         };
-        let (relation, name) = (column.relation.clone(), column.name().to_string());
         let value = match join_type {
-            JoinType::Right => right,
-            _ => functions::call("coalesce", vec![Expr::Column(column), right]),
+            JoinType::Right => Expr::Column(right),
+            _ => functions::call("coalesce", vec![Expr::Column(left), Expr::Column(right)]),
         };
-        let at = keys.iter().position(|key| *key == name).unwrap_or(0);
-        first.push((at, value.alias_qualified(relation, name)));
+        columns.push(value.alias(key));
     }
-    first.sort_by_key(|(at, _)| *at);
-    let columns = first.into_iter().map(|(_, column)| column).chain(rest);
-    let columns = columns.chain(right_columns.iter().cloned().map(Expr::Column));
+    let all = left_columns.into_iter().chain(right_columns);
+    let others = all.filter(|column| !keys.iter().any(|key| key == column.name()));
+    columns.extend(others.map(Expr::Column));
     joined.project(columns)?.build()
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use windrow_benches::lake::{LakeOptions, SCHEMA, Table, lake_root, make_lake};
 
 use crate::baseline::{self, QueryTask};
+use crate::expressions;
 use crate::measure::{self, Sample};
 use crate::report::{Measurement, Target};
 use crate::synthetic;
@@ -82,6 +83,7 @@ impl Bench {
             "noop20",
             "growth",
             "choice",
+            "expressions",
         ];
         if let Some(name) = name.filter(|name| !all.contains(name)) {
             return Err(format!("there is no `{name}`, only {}", all.join(", ")).into());
@@ -106,6 +108,11 @@ impl Bench {
                 "update100" => measurements.push(self.update100().await?),
                 "noop20" => measurements.push(self.noop20().await?),
                 "growth" => measurements.extend(self.growth().await?),
+                "expressions" => {
+                    let millions = self.scale.unwrap_or(10.0);
+                    let rows = (millions * 1e6).max(1.0) as usize;
+                    measurements.extend(expressions::run(rows, self.repeat).await?);
+                }
                 _ => measurements.extend(self.choice().await?),
             }
         }

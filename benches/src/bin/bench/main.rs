@@ -5,6 +5,7 @@
 
 mod baseline;
 mod cases;
+mod expressions;
 mod measure;
 mod refresh;
 mod report;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use cases::Bench;
 
 const USAGE: &str = "\
-usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice] [--scale N] [--repeat N] \
+usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice|expressions] [--scale N] [--repeat N] \
 [--windrow PATH] [--cache DIR]";
 
 /// Windrow's allocator, so that the baseline has the same.

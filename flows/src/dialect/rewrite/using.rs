@@ -1,6 +1,6 @@
 //! RIGHT and FULL joins USING columns. Each goes in parentheses with what stands before it, where the
-//! engine makes one key of those of both sides. The key of one side alone is lost by that, so that it
-//! must not be asked for by the name of the side.
+//! engine makes one key of those of both sides. The keys of the sides are lost by that, so that they
+//! must not be asked for by the name of a side.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,19 +11,18 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 
-fn constraint(operator: &JoinOperator) -> Option<(&JoinConstraint, bool)> {
-    let (constraint, keeps_right) = match operator {
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-            (constraint, true)
-        }
-        JoinOperator::FullOuter(constraint) => (constraint, false),
-        _ => return None,
+fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    let (JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::FullOuter(constraint)) = operator
+    else {
+        return None;
     };
     let by_name = matches!(
         constraint,
         JoinConstraint::Using(_) | JoinConstraint::Natural
     );
-    by_name.then_some((constraint, keeps_right))
+    by_name.then_some(constraint)
 }
 
 /// Puts each such join and what stands before it in parentheses.
@@ -60,7 +59,7 @@ fn enclose_to(from: &mut TableWithJoins, at: usize) {
     };
 }
 
-/// Where a SELECT asks for a key by a side that may not have the row: the side, the key and the place.
+/// Where a SELECT asks for a key by the name of a side: the side, the key and the place.
 pub(super) fn keys_of_sides(select: &Select) -> Vec<(String, String, Span)> {
     let mut sides = Sides::default();
     for from in &select.from {
@@ -85,7 +84,7 @@ pub(super) fn keys_of_sides(select: &Select) -> Vec<(String, String, Span)> {
 
 #[derive(Default)]
 struct Sides {
-    /// Names of relations on sides that may not have the row.
+    /// Names of relations on the sides of such joins.
     names: HashSet<String>,
     /// `None` stands for every column of a natural join.
     keys: HashSet<Option<String>>,
@@ -98,11 +97,9 @@ impl Sides {
         let mut before: Vec<String> = names(&from.relation);
         for join in &from.joins {
             self.gather_factor(&join.relation);
-            if let Some((constraint, keeps_right)) = constraint(&join.join_operator) {
+            if let Some(constraint) = constraint(&join.join_operator) {
                 self.names.extend(before.iter().cloned());
-                if !keeps_right {
-                    self.names.extend(names(&join.relation));
-                }
+                self.names.extend(names(&join.relation));
                 match constraint {
                     JoinConstraint::Using(columns) => {
                         let idents = columns
