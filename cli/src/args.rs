@@ -45,7 +45,7 @@ pub enum Command {
     /// Compute slices of a flow's window anew and compare them with the target, without writing
     Verify(VerifyArgs),
     /// Compute a range of a flow's history anew, slice by slice
-    Backfill(BackfillCommand),
+    Backfill(Box<BackfillCommand>),
     /// List updates, or stop one
     Updates(UpdatesCommand),
     /// Run the scheduler of a cluster: updates of many clients, one after the other or side by side
@@ -186,6 +186,11 @@ pub enum BackfillAction {
         /// Only those of this flow
         #[arg(long)]
         flow: Option<String>,
+        /// List the ranges of the flow's past that are not processed instead: never, or not since a backfill failed on them
+        #[arg(long, requires = "flow")]
+        missing: bool,
+        #[command(flatten)]
+        range: RangeArgs,
     },
     /// Show one backfill with its slices
     Show(OneBackfill),
@@ -202,6 +207,20 @@ pub enum BackfillAction {
         #[arg(long, value_enum, default_value_t = Order::Oldest)]
         order: Order,
     },
+}
+
+/// Where ranges that are not processed are looked for.
+#[derive(Debug, Args, Clone, Default)]
+pub struct RangeArgs {
+    /// The first day (or time) to look at [default: where what is known begins]
+    #[arg(long, value_name = "TIME", requires = "missing")]
+    pub from: Option<String>,
+    /// The end of the range, which is no longer part of it [default: where what is known ends]
+    #[arg(long, value_name = "TIME", requires = "missing")]
+    pub to: Option<String>,
+    /// The DATE or TIMESTAMP column that the range is about [default: that of the flow's predicate]
+    #[arg(long, requires = "missing")]
+    pub column: Option<String>,
 }
 
 #[derive(Debug, Args, Clone)]
@@ -252,6 +271,9 @@ pub struct SchedulerArgs {
     /// The address and port to listen on; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
     pub bind: std::net::SocketAddr,
+    /// Serve health and metrics there too, in plain HTTP and without a token
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<std::net::SocketAddr>,
     /// Where the scheduler keeps what it must remember: a folder, or a URL
     #[arg(long, value_name = "URL")]
     pub storage: String,
@@ -310,12 +332,21 @@ pub struct BackfillArgs {
     /// The REPLACE WHERE flow, or its table
     #[arg(long, required = true)]
     pub flow: Option<String>,
-    /// The first day (or time) of the range
-    #[arg(long, value_name = "TIME", required_unless_present = "resume")]
+    /// The first day (or time) of the range; with --missing and --only by default where what is known begins
+    #[arg(long, value_name = "TIME", required_unless_present_any = ["resume", "missing", "only"])]
     pub from: Option<String>,
-    /// The end of the range, which is no longer part of it
-    #[arg(long, value_name = "TIME", required_unless_present = "resume")]
+    /// The end of the range, which is no longer part of it; with --missing and --only by default where what is known ends
+    #[arg(long, value_name = "TIME", required_unless_present_any = ["resume", "missing", "only"])]
     pub to: Option<String>,
+    /// Compute only what of the range is not processed: never, or not since a backfill failed on it
+    #[arg(long, conflicts_with_all = ["only", "resume"])]
+    pub missing: bool,
+    /// Compute only this part of the range: missing (as --missing), failed (what a backfill failed on, and nothing processed since) or all
+    #[arg(long, value_name = "PART", conflicts_with = "resume")]
+    pub only: Option<String>,
+    /// Only show the slices that would be computed
+    #[arg(long)]
+    pub dry_run: bool,
     /// The calendar's unit of a slice: day, week, month, quarter or year [default: day for up to two months, else month]
     #[arg(long, value_name = "UNIT")]
     pub by: Option<String>,
@@ -334,6 +365,28 @@ pub struct BackfillArgs {
     /// Go on with the flow's newest backfill that is not done, or with the one named
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     pub resume: Option<Option<String>>,
+}
+
+impl BackfillArgs {
+    /// All of a flow's backfill that is not said by default.
+    pub fn of(pipeline: &PipelineArgs, remote: &RemoteArgs, flow: &str) -> Self {
+        Self {
+            pipeline: pipeline.clone(),
+            remote: remote.clone(),
+            flow: Some(flow.to_string()),
+            from: None,
+            to: None,
+            missing: false,
+            only: None,
+            dry_run: false,
+            by: None,
+            parallel: 1,
+            atomic: false,
+            column: None,
+            order: Order::Oldest,
+            resume: None,
+        }
+    }
 }
 
 #[derive(Debug, Args, Clone)]

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use anstream::{eprintln, println};
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
-use windrow_flows::calendar::Unit;
+use tracing::Instrument;
+use windrow_flows::calendar::{self, Unit};
 use windrow_flows::fault::Fault;
-use windrow_scheduler::backfill::{Backfill, BackfillOptions, Resume};
+use windrow_scheduler::backfill::{Backfill, BackfillOptions, Only, Preview, Resume};
 use windrow_scheduler::config::PipelineConfig;
 use windrow_scheduler::events;
 use windrow_scheduler::ledger::{Kept, Ledgers, SliceState};
 use windrow_scheduler::report::{FaultReport, UpdateState};
+use windrow_scheduler::spans;
 
 use crate::args::{
     BackfillAction, BackfillArgs, BackfillCommand, OneBackfill, Order, Output, PipelineArgs,
-    RemoteArgs,
+    RangeArgs, RemoteArgs,
 };
 use crate::remote;
 use crate::update::{CANCELED, Shown, ended, load, refuse, refuse_all};
@@ -91,7 +93,12 @@ pub async fn command(command: &BackfillCommand) -> ExitCode {
             pipeline,
             remote,
             flow,
-        }) => list(pipeline, remote, flow.as_deref()).await,
+            missing,
+            range,
+        }) => match flow {
+            Some(flow) if *missing => open(pipeline, remote, flow, range).await,
+            _ => list(pipeline, remote, flow.as_deref()).await,
+        },
         Some(BackfillAction::Show(one)) => show(one).await,
         Some(BackfillAction::Stop(one)) => stop(one).await,
         Some(BackfillAction::Resume {
@@ -103,14 +110,27 @@ pub async fn command(command: &BackfillCommand) -> ExitCode {
 }
 
 async fn run(args: &BackfillArgs) -> ExitCode {
-    let output = args.pipeline.output;
-    let pipeline = args.pipeline.pipeline.display().to_string();
     // Without an action the arguments ask for a flow.
     let flow = args.flow.as_deref().unwrap_or_default();
+    if args.dry_run {
+        return preview(args, flow, Shows::Slices).await;
+    }
     if let Some(scheduler) = args.remote.url() {
+        if let Err(fault) = part(args) {
+            let pipeline = args.pipeline.pipeline.display().to_string();
+            return refuse(args.pipeline.output, &pipeline, &[fault]);
+        }
         return remote::backfill::run(args, flow, scheduler).await;
     }
-    let backfill = match prepare(args, flow).await {
+    let id = uuid::Uuid::now_v7().to_string();
+    let span = spans::update(&id);
+    embedded(args, flow, id).instrument(span).await
+}
+
+async fn embedded(args: &BackfillArgs, flow: &str, id: String) -> ExitCode {
+    let output = args.pipeline.output;
+    let pipeline = args.pipeline.pipeline.display().to_string();
+    let backfill = match prepare(args, flow, id).await {
         Ok(backfill) => backfill,
         Err(faults) => return refuse(output, &pipeline, &faults),
     };
@@ -135,8 +155,193 @@ async fn run(args: &BackfillArgs) -> ExitCode {
     code
 }
 
-async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>> {
+/// Which part of the range is asked for.
+fn part(args: &BackfillArgs) -> Result<Only, Fault> {
+    match &args.only {
+        None if args.missing => Ok(Only::Missing),
+        None => Ok(Only::All),
+        Some(word) => Only::of_word(&word.to_lowercase()).ok_or_else(|| {
+            Fault::new(
+                "WRONG_OPTION",
+                format!("--only `{word}` is no part of a backfill"),
+            )
+            .help(format!("write {}", Only::WORDS))
+        }),
+    }
+}
+
+/// The same as a scheduler is told, of arguments that are in order.
+pub fn part_word(args: &BackfillArgs) -> String {
+    part(args).unwrap_or_default().word().to_string()
+}
+
+/// What of a preview is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// What is open.
+    Open,
+    /// What would be computed.
+    Slices,
+}
+
+/// `backfill list --missing`.
+async fn open(
+    pipeline: &PipelineArgs,
+    remote: &RemoteArgs,
+    flow: &str,
+    range: &RangeArgs,
+) -> ExitCode {
+    let args = BackfillArgs {
+        from: range.from.clone(),
+        to: range.to.clone(),
+        column: range.column.clone(),
+        missing: true,
+        // So coarse that what is open is never too much to be listed.
+        by: Some(Unit::Year.word().to_string()),
+        dry_run: true,
+        ..BackfillArgs::of(pipeline, remote, flow)
+    };
+    preview(&args, flow, Shows::Open).await
+}
+
+async fn preview(args: &BackfillArgs, flow: &str, shows: Shows) -> ExitCode {
+    let looked = async {
+        part(args).map_err(|fault| refusals(&[fault]))?;
+        if let Some(scheduler) = args.remote.url() {
+            return remote::backfill::preview(args, flow, scheduler).await;
+        }
+        let id = uuid::Uuid::now_v7().to_string();
+        let backfill = prepare(args, flow, id).await.map_err(|f| refusals(&f))?;
+        Ok(PreviewLines::of(backfill.preview()))
+    };
+    let preview = match looked.await {
+        Ok(preview) => preview,
+        Err(faults) => return refused(&args.pipeline, &faults),
+    };
+    for warning in &preview.warnings {
+        eprintln!("{warning}");
+    }
+    match args.pipeline.output {
+        Output::Json => println!("{}", preview.json(shows)),
+        Output::Text => preview.print(shows),
+    }
+    ExitCode::SUCCESS
+}
+
+/// What a backfill would do, as it is shown.
+pub struct PreviewLines {
+    pub flow: String,
+    pub column: String,
+    pub from: String,
+    pub to: String,
+    pub by: Option<String>,
+    pub open: Vec<OpenLine>,
+    pub slices: Vec<SliceLine>,
+    pub warnings: Vec<String>,
+}
+
+pub struct OpenLine {
+    pub from: String,
+    pub to: String,
+    pub state: String,
+    pub backfill_id: Option<String>,
+}
+
+impl PreviewLines {
+    fn of(preview: Preview) -> Self {
+        let open = preview.open.into_iter().flatten();
+        Self {
+            flow: preview.flow,
+            column: preview.column,
+            from: preview.from,
+            to: preview.to,
+            by: preview.by,
+            open: open
+                .map(|o| OpenLine {
+                    from: calendar::shown(o.from),
+                    to: calendar::shown(o.to),
+                    state: o.state.word().to_string(),
+                    backfill_id: o.backfill,
+                })
+                .collect(),
+            slices: preview
+                .slices
+                .into_iter()
+                .map(|(from, to, state)| SliceLine {
+                    from,
+                    to,
+                    state: state.map(|s| s.word().to_string()).unwrap_or_default(),
+                })
+                .collect(),
+            warnings: preview.warnings,
+        }
+    }
+
+    fn json(&self, shows: Shows) -> Value {
+        let mut value =
+            json!({"flow": self.flow, "column": self.column, "from": self.from, "to": self.to});
+        if shows == Shows::Open {
+            value["missing"] = self
+                .open
+                .iter()
+                .map(|o| json!({"from": o.from, "to": o.to, "state": o.state, "backfill_id": o.backfill_id}))
+                .collect();
+            return value;
+        }
+        value["by"] = json!(self.by);
+        value["slices"] = self
+            .slices
+            .iter()
+            .map(|s| match s.state.as_str() {
+                "" => json!({"from": s.from, "to": s.to}),
+                state => json!({"from": s.from, "to": s.to, "state": state}),
+            })
+            .collect();
+        value
+    }
+
+    fn print(&self, shows: Shows) {
+        let (flow, column) = (&self.flow, &self.column);
+        let range = format!("{} to {}", self.from, self.to);
+        if shows == Shows::Open {
+            if self.open.is_empty() {
+                println!("{flow} by {column}: nothing is open from {range}");
+                return;
+            }
+            println!("{flow} by {column}: open from {range}");
+            for open in &self.open {
+                let told = open.backfill_id.as_ref();
+                let backfill = told.map(|id| format!("  backfill {id}"));
+                println!(
+                    "  {}  {} to {}{}",
+                    coloured(&format!("{:<7}", open.state)),
+                    open.from,
+                    open.to,
+                    backfill.unwrap_or_default()
+                );
+            }
+            return;
+        }
+        let by = self.by.as_ref().map(|by| format!(" by {by}"));
+        let by = by.unwrap_or_default();
+        match self.slices.len() {
+            0 => println!("{flow} by {column}: no slice would be computed of {range}"),
+            1 => println!("{flow} by {column}: 1 slice would be computed of {range}{by}"),
+            n => println!("{flow} by {column}: {n} slices would be computed of {range}{by}"),
+        }
+        for slice in &self.slices {
+            let state = match slice.state.as_str() {
+                "" => String::new(),
+                state => format!("{}  ", coloured(&format!("{state:<7}"))),
+            };
+            println!("  {state}{} to {}", slice.from, slice.to);
+        }
+    }
+}
+
+async fn prepare(args: &BackfillArgs, flow: &str, id: String) -> Result<Backfill, Vec<Fault>> {
     let (config, now) = load(&args.pipeline)?;
+    tracing::Span::current().record("pipeline", &config.name);
     let by = match &args.by {
         None => None,
         Some(word) => Some(Unit::of_word(&word.to_lowercase()).ok_or_else(|| {
@@ -160,6 +365,7 @@ async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>
             engine: None,
             fence: None,
             flow: flow.to_string(),
+            only: part(args).map_err(|fault| vec![fault])?,
             column: args.column.clone(),
             from: args.from.clone(),
             to: args.to.clone(),
@@ -169,7 +375,7 @@ async fn prepare(args: &BackfillArgs, flow: &str) -> Result<Backfill, Vec<Fault>
             newest_first: args.order == Order::Newest,
             resume,
             now,
-            id: None,
+            id: Some(id),
         },
     )
     .await
@@ -329,17 +535,10 @@ async fn resume(one: &OneBackfill, parallel: usize, order: Order) -> ExitCode {
         Err(faults) => return refused(&one.pipeline, &faults),
     };
     run(&BackfillArgs {
-        pipeline: one.pipeline.clone(),
-        remote: one.remote.clone(),
-        flow: Some(line.flow),
-        from: None,
-        to: None,
-        by: None,
         parallel,
-        atomic: false,
-        column: None,
         order,
         resume: Some(Some(one.id.clone())),
+        ..BackfillArgs::of(&one.pipeline, &one.remote, &line.flow)
     })
     .await
 }

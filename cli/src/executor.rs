@@ -108,6 +108,8 @@ pub async fn run(args: &ExecutorArgs) -> ExitCode {
         memory_limit,
         drain: Duration::from_secs(args.drain_seconds),
     };
+    #[cfg(unix)]
+    let _kept = no_death_by_large_files();
     let listening = |address| println!("executor listening on {address}");
     match process::run(&options, listening, stop_asked_for()).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -116,6 +118,15 @@ pub async fn run(args: &ExecutorArgs) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// As long as this is there, a file that may not grow further fails the task that writes it instead of
+/// ending the process.
+#[cfg(unix)]
+fn no_death_by_large_files() -> Option<tokio::signal::unix::Signal> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // SIGXFSZ has this number on Linux and on the BSDs alike.
+    signal(SignalKind::from_raw(25)).ok()
 }
 
 /// Ends when the process is asked to stop.

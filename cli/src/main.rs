@@ -8,12 +8,15 @@ mod executor;
 mod init;
 mod remote;
 mod scheduler;
+mod telemetry;
 mod text;
 mod update;
 mod updates;
 mod vacuum;
 mod verify;
 
+use std::convert::Infallible;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anstream::{eprintln, println};
@@ -26,13 +29,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDROW_LOG")
-        // The kernel logs as errors what is none here, such as a table that is not there yet.
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,buoyant_kernel=off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
     // Plans of long queries are walked by recursion; the space is only used where it is needed.
     let started = std::thread::Builder::new()
         .stack_size(STACK)
@@ -41,13 +37,20 @@ fn main() -> ExitCode {
                 .enable_all()
                 .thread_stack_size(STACK)
                 .build()?;
-            let code = runtime.block_on(run(&cli));
-            // Work that was cancelled must not keep the process.
-            runtime.shutdown_background();
-            Ok::<_, std::io::Error>(code)
+            let telemetry = {
+                let _inside = runtime.enter();
+                telemetry::begin(role(&cli.command))
+            };
+            leave(match telemetry {
+                // What is still to be told is told before it leaves.
+                Ok(_telling) => runtime.block_on(run(&cli)),
+                Err(error) => {
+                    eprintln!("error[WRONG_OPTION]: {error}");
+                    ExitCode::from(update::REFUSED)
+                }
+            })
         });
-    match started.map(std::thread::JoinHandle::join) {
-        Ok(Ok(Ok(code))) => code,
+    match started.map(std::thread::JoinHandle::<std::io::Result<Infallible>>::join) {
         Ok(Ok(Err(error))) | Err(error) => {
             eprintln!("error[RUNTIME_NOT_STARTED]: {error}");
             ExitCode::from(update::FAILED)
@@ -55,6 +58,24 @@ fn main() -> ExitCode {
         // The panic itself is on stderr already.
         Ok(Err(_)) => ExitCode::from(update::FAILED),
     }
+}
+
+/// The part that a process plays for long, as logs and traces name it.
+fn role(command: &Command) -> &'static str {
+    match command {
+        Command::Scheduler(_) => "scheduler",
+        Command::Executor(_) => "executor",
+        _ => "",
+    }
+}
+
+/// Ends the process at once. Work that was cancelled must not keep it, and giving back the memory
+/// piece by piece takes longer than a small update.
+fn leave(code: ExitCode) -> ! {
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stderr().flush();
+    let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
+    signal_hook::low_level::exit(number.unwrap_or(update::FAILED).into())
 }
 
 /// Bytes of stack for each thread.

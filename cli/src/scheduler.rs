@@ -12,7 +12,7 @@ use windrow_flows::fault::Fault;
 use windrow_scheduler::cluster::{Cluster, ClusterOptions};
 use windrow_scheduler::config::location;
 use windrow_scheduler::engine::StageEngine;
-use windrow_scheduler::lease::Lease;
+use windrow_scheduler::lease::{Lease, LeaseError};
 use windrow_scheduler::service::server::{
     Bound, ServerError, ServerOptions, Tls, choose_cryptography,
 };
@@ -82,25 +82,20 @@ async fn serve(args: &SchedulerArgs) -> Result<(), NotRun> {
     // The port first: who can't have it must not take over what another one runs.
     let bound = Bound::new(server_options).await.map_err(refused)?;
     let mut end = std::pin::pin!(end());
-    let waits = |holder: &str| eprintln!("waiting: {holder} leads on this storage");
-    let root = Location::open(&service_options.storage, &StoreOptions::from_environment())
-        .map_err(|e| NotRun::Refused(Fault::new(e.code(), e.to_string())))?;
-    let holder = format!("{} {}", bound.address(), std::process::id());
-    let duration = Duration::from_secs(args.lease_seconds.max(2));
-    let lease = tokio::select! {
-        lease = Lease::acquire(&root, &holder, duration, waits) => {
-            lease.map_err(|e| NotRun::Refused(Fault::new(e.code(), e.to_string())))?
-        }
-        () = &mut end => return Ok(()),
+    let Some(led) = lead(args, &service_options, &bound, end.as_mut()).await? else {
+        return Ok(());
     };
-    let lease = Arc::new(lease);
+    let lease = Arc::new(led.lease);
     let (engine, routes) = engine(args).await.map_err(NotRun::Refused)?;
     service_options.engine = engine;
     service_options.fence = Some(lease.clone());
+    service_options.metrics = bound.metrics();
     let service = Service::open(&service_options)
         .await
         .map_err(|e| refused(ServerError::from(e)))?;
-    println!("listening on {}", bound.address());
+    if !led.is_listening {
+        println!("listening on {}", bound.address());
+    }
     let served = bound.serve(service, routes, end);
     tokio::select! {
         served = served => served.map_err(|error| match refused(error) {
@@ -112,6 +107,63 @@ async fn serve(args: &SchedulerArgs) -> Result<(), NotRun> {
     }
     lease.give_back().await;
     Ok(())
+}
+
+/// How long it may stay unknown who leads before the port is served.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// A process that leads.
+struct Led {
+    lease: Lease,
+    /// It has said where it listens, since it had to wait.
+    is_listening: bool,
+}
+
+/// Waits until this process leads, and serves the port as one that waits. Nothing comes back when it
+/// is told to end meanwhile.
+async fn lead(
+    args: &SchedulerArgs,
+    options: &ServiceOptions,
+    bound: &Bound,
+    mut end: std::pin::Pin<&mut impl Future<Output = ()>>,
+) -> Result<Option<Led>, NotRun> {
+    let root = Location::open(&options.storage, &StoreOptions::from_environment())
+        .map_err(|e| NotRun::Refused(Fault::new(e.code(), e.to_string())))?;
+    // In containers, addresses and numbers of processes are all the same.
+    let host = std::env::var("HOSTNAME").unwrap_or_default();
+    let holder = format!("{host} {} {}", bound.address(), std::process::id());
+    let duration = Duration::from_secs(args.lease_seconds.max(2));
+    let (tell, mut leader) = tokio::sync::watch::channel(None::<String>);
+    let waits = |holder: &str| {
+        eprintln!("waiting: {holder} leads on this storage");
+        tell.send_replace(Some(holder.to_string()));
+    };
+    let mut lease = std::pin::pin!(Lease::acquire(&root, holder.trim(), duration, waits));
+    let led = |lease: Result<Lease, LeaseError>, is_listening: bool| match lease {
+        Ok(lease) => Ok(Some(Led {
+            lease,
+            is_listening,
+        })),
+        Err(e) => Err(NotRun::Refused(Fault::new(e.code(), e.to_string()))),
+    };
+    tokio::select! {
+        biased;
+        lease = &mut lease => return led(lease, false),
+        _ = tokio::time::timeout(SILENT, leader.changed()) => {}
+        () = &mut end => return Ok(None),
+    }
+    let mut standby = bound.stand_by(leader).map_err(refused)?;
+    println!("listening on {}", bound.address());
+    let led = tokio::select! {
+        lease = &mut lease => led(lease, true),
+        failed = standby.failed() => return Err(refused(failed)),
+        () = &mut end => Ok(None),
+    };
+    standby.end().await;
+    if let Ok(Some(_)) = led {
+        eprintln!("this scheduler leads now");
+    }
+    led
 }
 
 fn refused(error: ServerError) -> NotRun {
@@ -150,6 +202,7 @@ fn options(args: &SchedulerArgs) -> Result<(ServiceOptions, ServerOptions), Faul
         max_updates: args.max_updates.max(1),
         engine: None,
         fence: None,
+        metrics: Arc::default(),
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => Some(Tls {
@@ -164,6 +217,7 @@ fn options(args: &SchedulerArgs) -> Result<(ServiceOptions, ServerOptions), Faul
     };
     let server = ServerOptions {
         bind: args.bind,
+        http: args.http,
         token: token(args)?,
         tls,
         insecure_remote: args.insecure_remote,
@@ -199,18 +253,23 @@ fn token(args: &SchedulerArgs) -> Result<Option<Token>, Fault> {
     })
 }
 
-/// Returns when the process is told to end.
-async fn end() {
+/// Returns when the process is told to end. From the call on, not from the first wait on, a signal is
+/// heard.
+fn end() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        signal(SignalKind::terminate()).ok()
+    };
+    async move {
+        #[cfg(unix)]
+        if let Some(terminate) = &mut terminate {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }

@@ -9,11 +9,13 @@ use anstream::{eprintln, println};
 use chrono::{DateTime, Utc};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
+use tracing::Instrument;
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
 use windrow_scheduler::config::{ConfigOverrides, PipelineConfig};
 use windrow_scheduler::report::{FaultReport, FlowReport, SliceOutcome, UpdateReport, UpdateState};
 use windrow_scheduler::slicing::Slicing;
+use windrow_scheduler::spans;
 use windrow_scheduler::update::{Progress, RowsAtRisk, Update, UpdateOptions};
 
 use crate::args::{Output, PipelineArgs, UpdateArgs, ValidateArgs};
@@ -68,7 +70,8 @@ pub fn refuse_all(output: Output, pipeline: &str, faults: &[FaultReport]) -> Exi
 }
 
 /// Refusals by a scheduler that say nothing about the pipeline: the same call may do later.
-const MAY_PASS: [&str; 6] = [
+const MAY_PASS: [&str; 7] = [
+    "NOT_LEADING",
     "SCHEDULER_NOT_REACHABLE",
     "SCHEDULER_REQUEST_FAILED",
     "SCHEDULER_FULL",
@@ -214,7 +217,7 @@ pub async fn plan(args: &UpdateArgs) -> ExitCode {
     if let Some(scheduler) = args.remote.url() {
         return remote::update::plan(args, scheduler).await;
     }
-    let update = match prepare(args).await {
+    let update = match prepare(args, None).await {
         Ok(update) => update,
         Err(faults) => {
             return refuse(
@@ -247,15 +250,19 @@ fn print_text(text: &str) {
     let _ = out.write_all(text.as_bytes());
 }
 
-async fn prepare(args: &UpdateArgs) -> Result<Update, Vec<Fault>> {
+async fn prepare(args: &UpdateArgs, id: Option<String>) -> Result<Update, Vec<Fault>> {
     let (config, now) = load(&args.pipeline)?;
-    let options = options(args, now)?;
+    tracing::Span::current().record("pipeline", &config.name);
+    let options = UpdateOptions {
+        id,
+        ..options(args, now)?
+    };
     Update::prepare(config, &options).await
 }
 
 /// An update for the demo: as `windrow run` shows it, with the report.
 pub async fn run_for_report(args: &UpdateArgs) -> Option<UpdateReport> {
-    let update = match prepare(args).await {
+    let update = match prepare(args, None).await {
         Ok(update) => update,
         Err(faults) => {
             refuse(
@@ -278,9 +285,15 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
     if let Some(scheduler) = args.remote.url() {
         return remote::update::run(args, scheduler).await;
     }
+    let id = uuid::Uuid::now_v7().to_string();
+    let span = spans::update(&id);
+    embedded(args, id).instrument(span).await
+}
+
+async fn embedded(args: &UpdateArgs, id: String) -> ExitCode {
     let pipeline = args.pipeline.pipeline.display().to_string();
     let output = args.pipeline.output;
-    let update = match prepare(args).await {
+    let update = match prepare(args, Some(id)).await {
         Ok(update) => update,
         Err(faults) => return refuse(output, &pipeline, &faults),
     };
@@ -310,11 +323,19 @@ pub async fn run(args: &UpdateArgs) -> ExitCode {
         }
     };
     progress.clear();
+    tracing::Span::current().record("state", report.state.word());
     ended(output, &report)
 }
 
 /// Shows what came of an update.
 pub fn ended(output: Output, report: &UpdateReport) -> ExitCode {
+    if report
+        .backfill
+        .as_ref()
+        .is_some_and(|b| b.slices.is_empty())
+    {
+        eprintln!("nothing of the range is open");
+    }
     match output {
         Output::Text => {
             println!("{}", text::summary(report));

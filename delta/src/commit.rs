@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{GetOptions, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde_json::{Value, json};
 
 use crate::error::TableError;
 use crate::store::Location;
 use crate::table::Table;
+
+/// Commits that another writer was faster than, since the process began.
+pub static CONFLICTS: crate::figures::Counter = crate::figures::Counter::new();
 
 /// How long an unclear answer is looked into before the commit is given up as failed.
 const TRIES: u32 = 8;
@@ -99,7 +102,10 @@ impl Commit {
             }
             match read(location, version).await {
                 Ok(Some(entry)) if is_ours(&entry, &self.run_id) => return Ok(Outcome::Committed),
-                Ok(Some(_)) => return Ok(Outcome::Conflict),
+                Ok(Some(_)) => {
+                    CONFLICTS.add(1);
+                    return Ok(Outcome::Conflict);
+                }
                 // Nothing landed: the same version may be tried again.
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, version, "log entry could not be read back"),
@@ -134,6 +140,38 @@ pub async fn read(location: &Location, version: i64) -> Result<Option<Bytes>, Ta
     }
 }
 
+/// Bytes of a log entry that tell it from another one: its commit info comes first, with a time.
+const MARK_BYTES: u64 = 16 << 10;
+
+/// Tells the log entry of `version` from any other that could have the same name, after a table was
+/// restored to an earlier state and has gone another way since. `None` when the log has no such
+/// entry any more.
+///
+/// # Errors
+/// If the store can't be read.
+pub async fn mark(location: &Location, version: i64) -> Result<Option<String>, TableError> {
+    let storage = |source| TableError::Storage {
+        url: location.shown(),
+        source,
+    };
+    let options = GetOptions {
+        range: Some((0..MARK_BYTES).into()),
+        ..GetOptions::default()
+    };
+    let found = match location.store().get_opts(&log_path(version), options).await {
+        Ok(found) => found,
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(source) => return Err(storage(source)),
+    };
+    let size = found.meta.size;
+    let begin = found.bytes().await.map_err(storage)?;
+    // FNV-1a: it must be the same in every version of Windrow.
+    let hash = begin.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Ok(Some(format!("{size:x}-{hash:016x}")))
+}
+
 /// The actions of a log entry, line by line.
 pub fn actions(entry: &[u8]) -> impl Iterator<Item = Result<Value, serde_json::Error>> + '_ {
     entry
@@ -148,24 +186,26 @@ fn is_ours(entry: &[u8], run_id: &str) -> bool {
         .any(|a| a.pointer("/commitInfo/txnId").and_then(Value::as_str) == Some(run_id))
 }
 
-/// Whether the table's interval asks for a checkpoint of `version`.
-pub fn checkpoint_is_due(table: &Table, version: i64) -> bool {
-    let interval = table
+/// A commit of so many actions is followed by a checkpoint: read as JSON, each later opening of the
+/// table would pay for it.
+const MANY_ACTIONS: usize = 1_000;
+
+/// Whether a checkpoint should follow the commit of `version`, which has so many `actions`: when
+/// the table's interval (10 commits without one) asks for it. Where no interval is set, a large
+/// commit asks for one too.
+pub fn checkpoint_is_due(table: &Table, version: i64, actions: usize) -> bool {
+    let set = table
         .properties()
         .get("delta.checkpointInterval")
         .and_then(|v| v.parse::<i64>().ok())
-        .filter(|v| *v > 0)
-        .unwrap_or(10);
-    version != 0 && version % interval == 0
+        .filter(|v| *v > 0);
+    (version != 0 && version % set.unwrap_or(10) == 0) || (set.is_none() && actions >= MANY_ACTIONS)
 }
 
-/// Writes a checkpoint when the table's interval says so. A checkpoint only makes reading faster,
-/// so a failure is reported to the log and otherwise passed over.
-pub async fn checkpoint_if_due(table: &Table) {
+/// Writes a checkpoint of the table as it was opened. A checkpoint only makes reading faster, so a
+/// failure is reported to the log and otherwise passed over.
+pub async fn checkpoint(table: &Table) {
     let version = table.version();
-    if !checkpoint_is_due(table, version) {
-        return;
-    }
     if let Err(error) = table.write_checkpoint().await {
         tracing::warn!(table = %table.location().shown(), version, %error, "no checkpoint was written");
     }

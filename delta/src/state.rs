@@ -6,12 +6,15 @@
 //! and its commit info names the file. What the log does not name never happened: a file of a run
 //! that died before its commit is passed over and later removed.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use windrow_flows::ranges::Ranges;
 
 use crate::commit;
 use crate::error::TableError;
@@ -31,6 +34,10 @@ pub struct SourceState {
     /// The table's id: a table made anew at the same place has another.
     pub table_id: String,
     pub version: i64,
+    /// What tells that version from another of the same number, which a table has that was restored
+    /// from a copy; states of before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
     /// Short for the table's columns at that version: names, types and mapping.
     #[serde(default)]
     pub columns: String,
@@ -46,6 +53,18 @@ pub struct FlowState {
     /// The state of the last refresh by the defined predicate. `None` as long as there were only
     /// overrides.
     pub defined: Option<DefinedRefresh>,
+    /// What of the past was processed, by whatever refresh.
+    #[serde(default)]
+    pub history: History,
+}
+
+/// What a flow has processed since its table was computed from the start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// When that was, in milliseconds; `None` when it was under a version that did not say.
+    pub since: Option<i64>,
+    /// By column of time, as days or microseconds.
+    pub columns: BTreeMap<String, Ranges>,
 }
 
 /// A refresh by the flow's own predicate.
@@ -89,13 +108,20 @@ fn file_name(sequence: i64, run_id: &str) -> String {
 }
 
 impl FlowState {
-    pub fn new(flow: &str, sequence: i64, run_id: &str, defined: Option<DefinedRefresh>) -> Self {
+    pub fn new(
+        flow: &str,
+        sequence: i64,
+        run_id: &str,
+        defined: Option<DefinedRefresh>,
+        history: History,
+    ) -> Self {
         Self {
             format: FORMAT,
             flow: flow.to_string(),
             sequence,
             run_id: run_id.to_string(),
             defined,
+            history,
         }
     }
 

@@ -172,9 +172,13 @@ fn shown(url: &Url) -> String {
 }
 
 fn register_handlers() {
-    #[cfg(feature = "gs")]
-    deltalake::gcp::register_handlers(None);
-    #[cfg(feature = "azure")]
-    deltalake::azure::register_handlers(None);
-    deltalake::aws::register_handlers(None);
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        #[cfg(feature = "gs")]
+        deltalake::gcp::register_handlers(None);
+        #[cfg(feature = "azure")]
+        deltalake::azure::register_handlers(None);
+        deltalake::aws::register_handlers(None);
+        crate::s3::register();
+    });
 }

@@ -16,6 +16,7 @@ use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use crate::commit;
 use crate::engine::LogEngine;
 use crate::error::TableError;
 use crate::schema::TableSchema;
@@ -31,6 +32,7 @@ pub struct Table {
     properties: Arc<HashMap<String, String>>,
     /// Transactions that were looked up: each look reads the log, and this version never changes.
     transactions: Arc<Mutex<HashMap<String, Option<i64>>>>,
+    mark: Arc<tokio::sync::OnceCell<Option<String>>>,
 }
 
 impl std::fmt::Debug for Table {
@@ -197,6 +199,7 @@ impl Table {
             schema: Arc::new(schema),
             properties: Arc::new(properties),
             transactions: Arc::default(),
+            mark: Arc::default(),
         };
         crate::protocol::check_readable(&table)?;
         Ok(table)
@@ -213,6 +216,12 @@ impl Table {
     /// The table's identity: another one at the same place has another id.
     pub fn id(&self) -> &str {
         self.snapshot.table_configuration().metadata().id()
+    }
+
+    /// What tells the log entry of this version from others of its name: [`commit::mark`].
+    pub async fn mark(&self) -> Result<Option<String>, TableError> {
+        let read = || commit::mark(&self.location, self.version());
+        Ok(self.mark.get_or_try_init(read).await?.clone())
     }
 
     pub fn schema(&self) -> &Arc<TableSchema> {

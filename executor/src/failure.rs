@@ -49,6 +49,7 @@ pub fn words_of(error: &DataFusionError) -> (Cow<'static, str>, String) {
     }
     let message = message.to_string();
     let code = match root {
+        _ if is_out_of_space(root) => "DISK_FULL",
         DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
         DataFusionError::ObjectStore(_) => "STORAGE_NOT_REACHABLE",
         DataFusionError::ParquetError(_) => "FILE_NOT_READABLE",
@@ -76,6 +77,27 @@ fn named(message: &str) -> Option<(&'static str, &str)> {
     Some((code, rest))
 }
 
+/// Whether some disk took no more, under whatever wrappings. Some of them keep only the text.
+fn is_out_of_space(error: &DataFusionError) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    // The numbers by which systems tell it: of space, of a quota (Linux, BSD), of a file's size.
+    const NUMBERS: [&str; 4] = [
+        "(os error 28)",
+        "(os error 122)",
+        "(os error 69)",
+        "(os error 27)",
+    ];
+    let mut inner: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = inner {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), FileTooLarge | QuotaExceeded | StorageFull);
+        }
+        inner = error.source();
+    }
+    let text = error.to_string();
+    NUMBERS.iter().any(|number| text.contains(number))
+}
+
 /// Begins what [`sent`] wrote. Letters only, so that no quoting changes it.
 const MARK: &str = "WINDROWERROR";
 
@@ -83,10 +105,18 @@ const MARK: &str = "WINDROWERROR";
 /// they are: it must know them again. What a store answered becomes an IO error, after which the
 /// runtime tries the task once more.
 pub fn sent(error: DataFusionError) -> DataFusionError {
+    sent_from("", error)
+}
+
+/// As [`sent`], with the place of the process where that is part of the cause.
+pub fn sent_from(place: &str, error: DataFusionError) -> DataFusionError {
     let Some(root) = own(&error) else {
         return error;
     };
-    let (code, message) = words_of(root);
+    let (code, mut message) = words_of(root);
+    if code == "DISK_FULL" && !place.is_empty() {
+        message = format!("{place} is out of space: {message}");
+    }
     let quoted = utf8_percent_encode(&message, NON_ALPHANUMERIC);
     let text = format!("{MARK} {code} {quoted} {MARK}");
     match root {
@@ -143,6 +173,27 @@ mod tests {
         assert_eq!((got.code.as_str(), &got.message), (&*wanted.0, &wanted.1));
         let again = DataFusionError::External(Box::new(got));
         assert_eq!(words_of(&again), wanted);
+    }
+
+    #[test]
+    fn a_full_disk_is_known_under_its_wrappings_and_told_with_its_place() {
+        use std::io::{Error, ErrorKind};
+        let full = || Error::from(ErrorKind::StorageFull);
+        let arrow = datafusion::arrow::error::ArrowError::IoError("spill".into(), full());
+        for error in [
+            DataFusionError::IoError(full()),
+            DataFusionError::ArrowError(Box::new(arrow), None),
+            DataFusionError::Execution("write: No space left on device (os error 28)".into()),
+        ] {
+            let got = received(&sent_from("executor a:1", error).to_string()).unwrap();
+            assert_eq!(got.code, "DISK_FULL");
+            assert!(
+                got.message.starts_with("executor a:1 is out of space"),
+                "{got}"
+            );
+        }
+        let other = DataFusionError::IoError(Error::from(ErrorKind::NotFound));
+        assert_eq!(words_of(&other).0, "QUERY_FAILED");
     }
 
     #[test]

@@ -24,3 +24,4 @@ pub mod stage;
 mod status;
 pub mod store_cast;
 pub mod stores;
+pub mod trace;

@@ -42,9 +42,10 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tracing::Instrument;
 use windrow_proto::v1::executor_service_client::ExecutorServiceClient;
 use windrow_proto::v1::{AttendRequest, order};
 
@@ -53,7 +54,8 @@ use crate::failure;
 use crate::link::{Greeting, Link, LinkError};
 use crate::session::{Engine, EngineOptions, default_memory};
 use crate::status;
-use crate::stores::Runtimes;
+use crate::stores::{PlanOptions, Runtimes};
+use crate::trace;
 
 /// Bytes of a message between the processes of a cluster: a plan holds the files that it reads and
 /// the keys that changed.
@@ -229,6 +231,7 @@ pub async fn run(
         executor.clone(),
         tasks.clone(),
     ));
+    let tidying = tokio::spawn(tidy(work.folder.clone(), tasks.clone(), scheduler.clone()));
     let ended = tokio::select! {
         () = stop => None,
         ended = &mut polling => Some(format!("{ended:?}")),
@@ -245,6 +248,7 @@ pub async fn run(
     }
     polling.abort();
     attending.abort();
+    tidying.abort();
     // So that jobs which were here are begun anew at once.
     let said = say_goodbye(scheduler, &executor.metadata.id);
     let _ = tokio::time::timeout(Duration::from_secs(2), said).await;
@@ -273,10 +277,17 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
                 Code::FailedPrecondition | Code::Unauthenticated | Code::PermissionDenied => {
                     return Err(status.message().to_string());
                 }
-                Code::Internal => return Ok(()),
+                // It answered, whatever it made of the question. What did not arrive has a source.
+                Code::Internal if std::error::Error::source(&status).is_none() => return Ok(()),
                 _ => {
+                    let reason = innermost(&status);
+                    if is_about_certificates(&reason) {
+                        return Err(format!(
+                            "the certificates do not fit together ({reason}); each side's must come from an authority that the other one was given"
+                        ));
+                    }
                     if !told {
-                        tracing::warn!(reason = status.message(), "waiting for the scheduler");
+                        tracing::warn!(reason, "waiting for the scheduler");
                         told = true;
                     }
                 }
@@ -284,6 +295,30 @@ async fn meet(mut scheduler: Scheduler) -> Result<(), String> {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
+}
+
+/// What lies at the bottom of a call that did not arrive.
+fn innermost(status: &Status) -> String {
+    let mut text = status.message().to_string();
+    let mut source = std::error::Error::source(status);
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
+    }
+    text
+}
+
+/// Whether a handshake failed for the certificates, which were read at the start: waiting mends
+/// nothing. TLS tells it in words, and in the names of its alerts.
+fn is_about_certificates(reason: &str) -> bool {
+    const ALERTS: [&str; 4] = [
+        "UnknownCA",
+        "BadCertificate",
+        "AccessDenied",
+        "DecryptError",
+    ];
+    let words = reason.to_lowercase();
+    words.contains("certificate") || ALERTS.iter().any(|alert| reason.contains(alert))
 }
 
 /// Stays in touch with the scheduler, and does what it orders.
@@ -359,6 +394,39 @@ async fn drained(
     }
 }
 
+/// Removes what tasks of jobs left here that are over. The runtime does so when a job ends; a task that
+/// still ran then leaves its files behind.
+async fn tidy(folder: PathBuf, tasks: Arc<Tasks>, mut scheduler: Scheduler) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        let folders = entries.flatten().filter(|e| e.path().is_dir());
+        let names = folders.map(|e| e.file_name().to_string_lossy().into_owned());
+        let jobs: Vec<String> = names.filter(|name| name != SPILL).collect();
+        for job in jobs {
+            let asked = GetJobStatusParams {
+                job_id: job.clone(),
+            };
+            let is_over = match scheduler.get_job_status(asked).await {
+                Ok(answer) => match answer.into_inner().status.and_then(|s| s.status) {
+                    Some(job_status::Status::Running(_) | job_status::Status::Queued(_)) => false,
+                    // What it made is fetched for a while; the runtime removes it after that.
+                    Some(job_status::Status::Successful(_)) => false,
+                    // One that is not known any more ended long ago.
+                    Some(job_status::Status::Failed(_)) | None => true,
+                },
+                Err(_) => false,
+            };
+            if is_over && tasks.of(&job.clone().into()).is_empty() {
+                let removed = tokio::fs::remove_dir_all(folder.join(&job)).await;
+                tracing::debug!(job, ?removed, "files of a job that is over");
+            }
+        }
+    }
+}
+
 /// Whether a time in milliseconds is less than two seconds ago.
 fn recent(millis: u64) -> bool {
     let now = chrono::Utc::now().timestamp_millis();
@@ -385,9 +453,16 @@ fn executor(
         grpc_port: address.port(),
         ..ExecutorProcessConfig::default()
     };
+    let place: Arc<str> = format!(
+        "executor {}:{} (work folder {})",
+        described.external_host.as_deref().unwrap_or_default(),
+        address.port(),
+        folder.display()
+    )
+    .into();
     let registration: ExecutorRegistration =
         structure_executor_metadata(&Arc::new(described), u32::try_from(slots).unwrap_or(1));
-    let runtimes = Runtimes::new(pool, folder.join("spill"));
+    let runtimes = Runtimes::new(pool, folder.join(SPILL));
     Ok(Executor::new(
         registration,
         &folder.to_string_lossy(),
@@ -402,6 +477,7 @@ fn executor(
         Arc::new(Telling {
             engine: DefaultExecutionEngine::new(),
             tasks,
+            place,
         }),
     ))
 }
@@ -415,6 +491,9 @@ struct WorkDir {
 
 const FOLDER: &str = "windrow-executor-";
 const LOCK: &str = "lock";
+const SPILL: &str = "spill";
+/// How often what is left of jobs is looked for.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
 
 impl WorkDir {
     fn take(below: &Path) -> Result<Self, ExecutorError> {
@@ -433,7 +512,7 @@ impl WorkDir {
         }
         // Under another name until it is locked: an unlocked folder is taken for abandoned.
         let made = below.join(format!(".{FOLDER}{}", uuid::Uuid::now_v7()));
-        std::fs::create_dir_all(made.join("spill")).map_err(refused)?;
+        std::fs::create_dir_all(made.join(SPILL)).map_err(refused)?;
         let lock = std::fs::File::create(made.join(LOCK)).map_err(refused)?;
         lock.try_lock()
             .map_err(|e| refused(std::io::Error::other(e.to_string())))?;
@@ -466,6 +545,7 @@ impl Drop for WorkDir {
 pub(crate) struct Tasks {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    spilled: AtomicU64,
     jobs: Mutex<BTreeSet<JobId>>,
     /// Job, stage and task.
     now: Mutex<BTreeSet<(JobId, usize, usize)>>,
@@ -518,6 +598,11 @@ impl Tasks {
         RunningTask { tasks: self, name }
     }
 
+    /// Bytes that operators of tasks put on disk.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.spilled.load(Ordering::Relaxed)
+    }
+
     fn ended(&self, well: bool) {
         let counter = if well { &self.succeeded } else { &self.failed };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -538,6 +623,8 @@ impl Tasks {
 struct Telling {
     engine: DefaultExecutionEngine,
     tasks: Arc<Tasks>,
+    /// This process, for errors that are about its place.
+    place: Arc<str>,
 }
 
 impl ExecutionEngine for Telling {
@@ -568,6 +655,13 @@ impl ExecutionEngine for Telling {
             stage,
             name,
             tasks: self.tasks.clone(),
+            told: config
+                .options()
+                .extensions
+                .get::<PlanOptions>()
+                .cloned()
+                .unwrap_or_default(),
+            place: self.place.clone(),
         }))
     }
 }
@@ -578,11 +672,48 @@ struct TellingStage {
     /// Job and stage.
     name: (JobId, usize),
     tasks: Arc<Tasks>,
+    /// What came with the plan.
+    told: PlanOptions,
+    place: Arc<str>,
+}
+
+impl TellingStage {
+    /// The span of one of its tasks, below that of the slice in the scheduler.
+    fn span(&self, task: usize) -> tracing::Span {
+        let (job, stage) = &self.name;
+        tracing::info_span!(
+            target: trace::TARGET,
+            parent: None,
+            "task",
+            update = self.told.update,
+            flow = self.told.flow,
+            slice = self.told.slice,
+            job = %job,
+            stage,
+            task,
+            outcome = tracing::field::Empty,
+            otel.parent = self.told.traceparent,
+        )
+    }
 }
 
 impl fmt::Display for TellingStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.stage.fmt(f)
+    }
+}
+
+/// Counts what a task has spilled when it is over, also when it was cut off.
+struct Spilling<'a>(&'a TellingStage);
+
+impl Drop for Spilling<'_> {
+    fn drop(&mut self) {
+        let all = self.0.stage.collect_plan_metrics();
+        let bytes: usize = all.iter().filter_map(MetricsSet::spilled_bytes).sum();
+        self.0
+            .tasks
+            .spilled
+            .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -593,11 +724,24 @@ impl QueryStageExecutor for TellingStage {
         task_id: usize,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<Vec<ShuffleWritePartition>> {
+        let span = self.span(task_id);
         let (job, stage) = self.name.clone();
         let _running = self.tasks.running((job, stage, task_id));
-        let result = self.stage.execute_query_stage(task_id, context).await;
+        let _spilling = Spilling(self);
+        let work = self.stage.execute_query_stage(task_id, context);
+        let result = work.instrument(span.clone()).await;
         self.tasks.ended(result.is_ok());
-        result.map_err(failure::sent)
+        let outcome = if result.is_ok() {
+            "succeeded"
+        } else {
+            "failed"
+        };
+        span.record("outcome", outcome);
+        span.in_scope(|| match &result {
+            Ok(_) => tracing::debug!("a task ended"),
+            Err(error) => tracing::warn!(%error, "a task failed"),
+        });
+        result.map_err(|error| failure::sent_from(&self.place, error))
     }
 
     fn collect_plan_metrics(&self) -> Vec<MetricsSet> {

@@ -1,6 +1,5 @@
 //! Health and metrics of an executor, in plain HTTP for the machines that look after it.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,6 +10,8 @@ use ballista_executor::health::ExecutorHealth;
 use datafusion::execution::memory_pool::MemoryPool;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use windrow_delta::figures::Figures;
+use windrow_delta::traffic;
 
 use crate::process::Tasks;
 
@@ -54,39 +55,30 @@ pub(crate) async fn serve(
 /// In the text format of Prometheus.
 fn metrics(tasks: &Tasks, reserved: usize, limit: usize) -> String {
     let (running, succeeded, failed) = tasks.counts();
-    let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, values: &[(&str, u64)]| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in values {
-            let _ = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    family(
+    let mut figures = Figures::default();
+    figures.by(
         "windrow_tasks_total",
         "counter",
         "Tasks that ended.",
-        &[
-            ("{outcome=\"succeeded\"}", succeeded),
-            ("{outcome=\"failed\"}", failed),
-        ],
+        "outcome",
+        [("succeeded", succeeded), ("failed", failed)],
     );
-    family(
-        "windrow_tasks_running",
-        "gauge",
-        "Tasks that run.",
-        &[("", running)],
-    );
-    family(
+    figures.gauge("windrow_tasks_running", "Tasks that run.", running);
+    figures.gauge(
         "windrow_memory_used_bytes",
-        "gauge",
         "Memory that operators hold.",
-        &[("", reserved as u64)],
+        reserved as u64,
     );
-    family(
+    figures.gauge(
         "windrow_memory_limit_bytes",
-        "gauge",
         "Memory that operators may hold before they spill.",
-        &[("", limit as u64)],
+        limit as u64,
     );
-    text
+    figures.counter(
+        "windrow_spill_bytes_total",
+        "Bytes that operators put on disk for want of memory.",
+        tasks.spilled(),
+    );
+    traffic::figures(&mut figures);
+    figures.text()
 }

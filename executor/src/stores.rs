@@ -3,11 +3,12 @@
 //! Credentials are those of this process's environment; where a store is and how to speak to it may
 //! come with the plan.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::common::config::ConfigExtension;
-use datafusion::common::{DataFusionError, Result, extensions_options};
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -16,22 +17,79 @@ use object_store::ObjectStore;
 use url::{Position, Url};
 use windrow_delta::{Location, StoreOptions};
 
-extensions_options! {
-    /// What a plan brings with it for the executors.
-    pub struct PlanOptions {
-        /// Where stores are and how to speak to them, as JSON; never a secret.
-        pub stores: String, default = String::new()
-    }
+/// What a plan brings with it for the executors. DataFusion's own macro for such options names them
+/// without their prefix when they are listed, so that they would be lost on the way.
+#[derive(Debug, Clone, Default)]
+pub struct PlanOptions {
+    /// Where stores are and how to speak to them, as JSON; never a secret.
+    pub stores: String,
+    /// The span that its tasks belong to; empty if nobody collects traces.
+    pub traceparent: String,
+    /// What its tasks are for, in logs and traces.
+    pub update: String,
+    pub flow: String,
+    pub slice: u64,
 }
 
 impl ConfigExtension for PlanOptions {
     const PREFIX: &'static str = "windrow";
 }
 
-/// The settings of `config`, with what executors must know about the stores of its plans.
-pub fn with_stores(config: SessionConfig, options: &StoreOptions) -> SessionConfig {
-    let stores = serde_json::json!(options.without_secrets()).to_string();
-    config.with_option_extension(PlanOptions { stores })
+impl ExtensionOptions for PlanOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let field = match key {
+            "stores" => &mut self.stores,
+            "traceparent" => &mut self.traceparent,
+            "update" => &mut self.update,
+            "flow" => &mut self.flow,
+            "slice" => {
+                self.slice = value.parse().map_err(|e| {
+                    DataFusionError::Configuration(format!("windrow.slice is `{value}`: {e}"))
+                })?;
+                return Ok(());
+            }
+            _ => {
+                return Err(DataFusionError::Configuration(format!(
+                    "there is no option windrow.{key}"
+                )));
+            }
+        };
+        *field = value.to_string();
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        [
+            ("stores", self.stores.clone()),
+            ("traceparent", self.traceparent.clone()),
+            ("update", self.update.clone()),
+            ("flow", self.flow.clone()),
+            ("slice", self.slice.to_string()),
+        ]
+        .map(|(key, value)| ConfigEntry {
+            key: format!("{}.{key}", Self::PREFIX),
+            value: Some(value),
+            description: "",
+        })
+        .into()
+    }
+}
+
+/// How the stores of a plan are written into its options.
+pub fn written(options: &StoreOptions) -> String {
+    serde_json::json!(options.without_secrets()).to_string()
 }
 
 /// Runtimes for tasks, one for each set of store options: with its own stores, and memory and spill
@@ -127,5 +185,29 @@ impl ObjectStoreRegistry for OnDemand {
         let store = location.root_store();
         self.open().insert(root_of(url), store.clone());
         Ok(store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ballista_core::extension::SessionConfigHelperExt;
+
+    use super::*;
+
+    #[test]
+    fn options_of_a_plan_arrive() {
+        let sent = PlanOptions {
+            stores: r#"{"aws_endpoint":"http://127.0.0.1:1"}"#.into(),
+            traceparent: "00-a-b-01".into(),
+            update: "u".into(),
+            flow: "f".into(),
+            slice: 7,
+        };
+        let pairs = SessionConfig::new()
+            .with_option_extension(sent.clone())
+            .to_key_value_pairs();
+        let config = crate::process::task_config().update_from_key_value_pair(&pairs);
+        let found = config.options().extensions.get::<PlanOptions>();
+        assert_eq!(format!("{:?}", Some(&sent)), format!("{found:?}"));
     }
 }

@@ -10,6 +10,7 @@ pub mod dialect;
 pub mod fault;
 pub mod graph;
 pub mod name;
+pub mod ranges;
 pub mod refresh;
 pub mod render;
 pub mod sql;

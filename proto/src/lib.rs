@@ -2,8 +2,10 @@
 //!
 //! Messages only; what they mean is decided by the crate that owns the node or the service. Field
 //! numbers are never used again. `v1` is made from `windrow/v1/*.proto` by this crate's tests, with
-//! `WINDROW_WRITE_PROTO=1`, and committed, so that no build needs a protocol compiler.
+//! `WINDROW_WRITE_PROTO=1`, and committed, so that no build needs a protocol compiler. `otlp` is what a
+//! collector of traces takes.
 
+pub mod otlp;
 pub mod status;
 
 /// The scheduler's service, `windrow.v1`.

@@ -10,36 +10,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, NaiveDateTime, Utc};
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, Operator};
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use serde_json::json;
-use windrow_delta::{Table, TableError, changes};
-use windrow_executor::scan::query_name;
-use windrow_flows::calendar::{self, Span, Unit};
+use tracing::Instrument;
+use windrow_delta::{Table, TableError};
+use windrow_flows::calendar::{self, Unit};
 use windrow_flows::definition::{ExprText, FlowKind};
 use windrow_flows::fault::Fault;
 use windrow_flows::name;
 use windrow_flows::sql::parse_predicate;
 
+use crate::backfill_start::{begin, resume, table_fault};
 use crate::bind::Upstream;
 use crate::config::PipelineConfig;
+use crate::coverage::{Open, OpenState};
 use crate::engine::StageEngine;
 use crate::events::Level;
-use crate::facts::short_fingerprint;
-use crate::flow::FlowPlan;
 use crate::lease::Fence;
-use crate::ledger::{Definition, FORMAT, Ledger, LedgerSlice, Ledgers};
+use crate::ledger::{Ledger, LedgerSlice, Ledgers};
 use crate::report::{
     BackfillReport, FlowReport, FlowStatus, Problem, SliceOutcome, UpdateReport, UpdateState,
 };
 use crate::run::{SliceRun, Turn};
+use crate::spans;
 use crate::update::{Attempt, Progress, Update, UpdateOptions};
 
-/// More slices than this are no plan but a slip of the pen.
-const MOST_SLICES: usize = 100_000;
 /// How far the ledger may lag behind. The target's log knows the slices in between.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
 
@@ -54,6 +50,54 @@ pub enum Resume {
     Id(String),
 }
 
+/// Which part of the range is computed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Only {
+    #[default]
+    All,
+    /// What is not processed: what never was, and what the last backfill that tried failed on.
+    Missing,
+    /// What the last backfill that tried failed on.
+    Failed,
+}
+
+impl Only {
+    pub const WORDS: &str = "missing, failed or all";
+
+    pub fn of_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "all" => Self::All,
+            "missing" => Self::Missing,
+            "failed" => Self::Failed,
+            _ => return None,
+        })
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Missing => "missing",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a backfill would do.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    pub flow: String,
+    pub column: String,
+    pub from: String,
+    pub to: String,
+    /// `None` for a single slice.
+    pub by: Option<String>,
+    /// What is not processed between the bounds, where only that is asked for.
+    pub open: Option<Vec<Open>>,
+    /// What would be computed, with the state in which it is where that is known.
+    pub slices: Vec<(String, String, Option<OpenState>)>,
+    pub warnings: Vec<String>,
+}
+
 /// What the user asks for.
 #[derive(Debug, Clone)]
 pub struct BackfillOptions {
@@ -61,9 +105,11 @@ pub struct BackfillOptions {
     pub flow: String,
     /// The column by which the range is told; by default that of the flow's predicate.
     pub column: Option<String>,
-    /// Not needed when an earlier backfill goes on.
+    /// Not needed when an earlier backfill goes on. With [`Only::Missing`] and [`Only::Failed`] the
+    /// bounds of what is known stand for those that are left out.
     pub from: Option<String>,
     pub to: Option<String>,
+    pub only: Only,
     pub by: Option<Unit>,
     /// Slices that are computed at a time.
     pub parallel: usize,
@@ -91,10 +137,8 @@ pub struct Backfill {
     stop: AtomicBool,
     parallel: usize,
     newest_first: bool,
-}
-
-fn wrong(message: impl Into<String>) -> Fault {
-    Fault::new("WRONG_OPTION", message)
+    /// What was found open, where only that is computed.
+    open: Option<Vec<Open>>,
 }
 
 impl Backfill {
@@ -152,8 +196,12 @@ impl Backfill {
             .plan(index, &upstream, &Attempt::default())
             .await?;
         let ledgers = Ledgers::open(&project.config).map_err(table_fault)?;
+        let mut open = None;
         let mut ledger = if options.resume == Resume::No {
-            begin(&plan, &flow.name, update.id(), options).map_err(|f| vec![f])?
+            let zone = project.time_zone();
+            let begun = begin(&plan, &flow.name, zone, update.id(), &ledgers, options).await?;
+            open = begun.open;
+            begun.ledger
         } else {
             resume(&plan, &flow.name, &ledgers, options).await?
         };
@@ -165,6 +213,7 @@ impl Backfill {
             stop: AtomicBool::new(false),
             parallel: options.parallel.max(1),
             newest_first: options.newest_first,
+            open,
             update,
         };
         // A predicate that can't be planned is known before anything is written.
@@ -204,6 +253,32 @@ impl Backfill {
         &self.update.warnings
     }
 
+    /// What it would do.
+    pub fn preview(&self) -> Preview {
+        let state_of = |from: &str| {
+            let from = calendar::parse(from)?;
+            let open = self.open.as_ref()?;
+            let found = open.iter().find(|o| o.from <= from && from < o.to)?;
+            Some(found.state)
+        };
+        let ledger = &self.ledger;
+        Preview {
+            flow: ledger.flow.clone(),
+            column: ledger.column.clone(),
+            from: ledger.from.clone(),
+            to: ledger.to.clone(),
+            by: ledger.by.clone(),
+            open: self.open.clone(),
+            slices: ledger
+                .slices
+                .iter()
+                .filter(|s| s.state != SliceState::Completed)
+                .map(|s| (s.from.clone(), s.to.clone(), state_of(&s.from)))
+                .collect(),
+            warnings: self.update.warnings.clone(),
+        }
+    }
+
     fn predicate(&self, from: &str, to: &str) -> Result<ExprText, Fault> {
         let column = self.ledger.column.replace('`', "``");
         let text = format!("`{column}` >= '{from}' AND `{column}` < '{to}'");
@@ -235,6 +310,7 @@ impl Backfill {
             upstream: self.update.upstream_at_start(),
             turn: Arc::new(Turn::default()),
             latest: tokio::sync::Mutex::new(None),
+            version: self.version_at_start(),
         };
         let mut unsaved = None;
         let mut saved = Instant::now();
@@ -260,7 +336,7 @@ impl Backfill {
                     };
                     progress.slice_ended(&flow, &outcome(&self.ledger.slices[number], &report));
                     self.record(number, &report);
-                    ended.push((number, report.status == FlowStatus::Completed));
+                    ended.push(self.ended(number, &report, shared).await);
                     whole.add(report);
                     if saved.elapsed() > SAVED_EVERY {
                         unsaved = self.save(&ended).await.err();
@@ -268,8 +344,8 @@ impl Backfill {
                     }
                 }
             }
-            for (number, completed) in ended {
-                self.ledger.slices[number].state = SliceState::of(completed);
+            for slice in &ended {
+                slice.enter(&mut self.ledger);
             }
         }
         if let Err(error) = self.save(&[]).await {
@@ -367,6 +443,12 @@ impl Backfill {
         self.stop.load(Ordering::Relaxed)
     }
 
+    fn version_at_start(&self) -> i64 {
+        let table = self.update.inner.project.flows[self.index].table;
+        let existing = self.update.inner.existing.get(&table);
+        existing.map_or(-1, Table::version)
+    }
+
     fn bounds(&self, number: usize) -> (&str, &str) {
         let slice = &self.ledger.slices[number];
         (&slice.from, &slice.to)
@@ -397,7 +479,10 @@ impl Backfill {
             })),
             ..Attempt::default()
         };
-        let (report, table) = inner.run_one(self.index, &shared.upstream, attempt).await;
+        let flow = &inner.project.flows[self.index].name;
+        let span = spans::backfill_slice(flow, number, from, to);
+        let run = inner.run_one(self.index, &shared.upstream, attempt);
+        let (report, table) = run.instrument(span).await;
         if let Some(table) = table {
             let mut latest = shared.latest.lock().await;
             if latest
@@ -435,13 +520,48 @@ impl Backfill {
         );
     }
 
-    /// Writes the ledger, with what has become of some slices since it was last changed.
-    async fn save(&self, ended: &[(usize, bool)]) -> Result<(), TableError> {
+    async fn ended(&self, number: usize, report: &FlowReport, shared: &Shared) -> Ended {
+        let latest = shared.latest.lock().await;
+        let known = latest.as_ref().map_or(shared.version, Table::version);
+        Ended {
+            number,
+            completed: report.status == FlowStatus::Completed,
+            at: Utc::now(),
+            clock: self.update.clock(),
+            version: report.table_version.unwrap_or(known),
+        }
+    }
+
+    /// Writes the ledger, with what has become of some slices since it was last changed. A backfill
+    /// that found nothing to do leaves none.
+    async fn save(&self, ended: &[Ended]) -> Result<(), TableError> {
+        if self.ledger.slices.is_empty() {
+            return Ok(());
+        }
         let mut ledger = self.ledger.clone();
-        for (number, completed) in ended {
-            ledger.slices[*number].state = SliceState::of(*completed);
+        for slice in ended {
+            slice.enter(&mut ledger);
         }
         self.ledgers.save(&ledger).await
+    }
+}
+
+/// What became of a slice.
+struct Ended {
+    number: usize,
+    completed: bool,
+    at: DateTime<Utc>,
+    clock: DateTime<Utc>,
+    version: i64,
+}
+
+impl Ended {
+    fn enter(&self, ledger: &mut Ledger) {
+        let slice = &mut ledger.slices[self.number];
+        slice.state = SliceState::of(self.completed);
+        slice.ended = Some(self.at);
+        slice.clock = Some(self.clock);
+        slice.version = Some(self.version);
     }
 }
 
@@ -451,6 +571,8 @@ struct Shared {
     turn: Arc<Turn>,
     /// The target as the last slice left it.
     latest: tokio::sync::Mutex<Option<Table>>,
+    /// Its version before the first one.
+    version: i64,
 }
 
 /// The reports of the slices, as that of the flow.
@@ -510,272 +632,4 @@ fn outcome(slice: &LedgerSlice, report: &FlowReport) -> SliceOutcome {
         rows: completed.then_some(report.metrics.num_output_rows),
         error: report.error.clone(),
     }
-}
-
-fn table_fault(error: TableError) -> Vec<Fault> {
-    vec![Fault::new(error.code(), error.to_string())]
-}
-
-fn time(text: &str, option: &str) -> Result<NaiveDateTime, Fault> {
-    calendar::parse(text).ok_or_else(|| {
-        wrong(format!("{option} `{text}` is no day and no time"))
-            .help("write 2026-01-15 or 2026-01-15 08:00:00")
-    })
-}
-
-fn definition(plan: &FlowPlan) -> Definition {
-    Definition {
-        query: short_fingerprint(&plan.bound.fingerprint),
-        columns: short_fingerprint(&plan.evolved.schema.to_schema_string()),
-    }
-}
-
-fn begin(
-    plan: &FlowPlan,
-    flow: &str,
-    id: &str,
-    options: &BackfillOptions,
-) -> Result<Ledger, Fault> {
-    let (Some(from), Some(to)) = (&options.from, &options.to) else {
-        return Err(wrong("a backfill needs --from and --to"));
-    };
-    let span = Span {
-        from: time(from, "--from")?,
-        to: time(to, "--to")?,
-    };
-    if span.from >= span.to {
-        return Err(wrong(format!("--from {from} is not before --to {to}"))
-            .help("the bounds are half-open: the day of --to is no longer part of it"));
-    }
-    let column = column(plan, flow, options.column.as_deref())?;
-    let unit = options
-        .by
-        .unwrap_or_else(|| Unit::fitting(span.from, span.to));
-    let spans = if options.atomic {
-        vec![span]
-    } else {
-        span.cut(unit, MOST_SLICES).ok_or_else(|| {
-            wrong(format!(
-                "by {} this range has more than {MOST_SLICES} slices",
-                unit.word()
-            ))
-            .help("choose a larger unit")
-        })?
-    };
-    Ok(Ledger {
-        format: FORMAT,
-        id: id.to_string(),
-        flow: flow.to_string(),
-        column,
-        from: calendar::shown(span.from),
-        to: calendar::shown(span.to),
-        by: (!options.atomic).then(|| unit.word().to_string()),
-        definition: definition(plan),
-        target_version: plan.existing.as_ref().map_or(-1, Table::version),
-        update: String::new(),
-        slices: spans
-            .into_iter()
-            .map(|s| LedgerSlice {
-                from: calendar::shown(s.from),
-                to: calendar::shown(s.to),
-                state: SliceState::Pending,
-            })
-            .collect(),
-    })
-}
-
-/// The column by which the range is told.
-fn column(plan: &FlowPlan, flow: &str, named: Option<&str>) -> Result<String, Fault> {
-    let is_time =
-        |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
-    let columns = &plan.evolved.schema.columns;
-    if let Some(named) = named {
-        let found = columns
-            .iter()
-            .find(|c| name::key(&c.name) == name::key(named));
-        return match found {
-            Some(c) if is_time(&c.data_type) => Ok(query_name(&c.name)),
-            Some(c) => Err(Fault::new(
-                "BACKFILL_COLUMN_UNCLEAR",
-                format!(
-                    "column `{}` of `{flow}` is a {}, which has no calendar",
-                    c.name, c.data_type
-                ),
-            )
-            .help("name a DATE or TIMESTAMP column with --column")),
-            None => Err(Fault::new(
-                "COLUMN_NOT_FOUND",
-                format!("the target of `{flow}` has no column `{named}`"),
-            )
-            .hint(name::did_you_mean(
-                named,
-                columns.iter().map(|c| c.name.as_str()),
-            ))),
-        };
-    }
-    let mut bounded: Vec<String> = Vec::new();
-    if let Some(pinned) = &plan.pinned {
-        for name in compared_columns(&pinned.typed.expr) {
-            let field = plan.target_schema.field_with_name(&name);
-            if field.is_ok_and(|f| is_time(f.data_type())) && !bounded.contains(&name) {
-                bounded.push(name);
-            }
-        }
-    }
-    match bounded.as_slice() {
-        [one] => Ok(one.clone()),
-        [] => Err(Fault::new(
-            "BACKFILL_COLUMN_UNCLEAR",
-            format!("the predicate of `{flow}` compares no DATE or TIMESTAMP column"),
-        )
-        .help("say which column the range is about: --column NAME")),
-        several => Err(Fault::new(
-            "BACKFILL_COLUMN_UNCLEAR",
-            format!(
-                "the predicate of `{flow}` compares several columns with times: {}",
-                several.join(", ")
-            ),
-        )
-        .help("say which of them the range is about: --column NAME")),
-    }
-}
-
-/// The columns that a predicate compares with something.
-fn compared_columns(predicate: &Expr) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut take = |expr: &Expr| {
-        let mut names: Vec<String> = expr.column_refs().iter().map(|c| c.name.clone()).collect();
-        names.sort();
-        found.extend(names);
-    };
-    // The visitor itself never fails.
-    let _ = predicate.apply(|expr| {
-        match expr {
-            Expr::BinaryExpr(b)
-                if matches!(
-                    b.op,
-                    Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-                ) =>
-            {
-                take(&b.left);
-                take(&b.right);
-            }
-            Expr::Between(between) => take(&between.expr),
-            Expr::InList(list) => take(&list.expr),
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    found
-}
-
-/// The ledger of the backfill that goes on, with what the target's log knows of its slices.
-async fn resume(
-    plan: &FlowPlan,
-    flow: &str,
-    ledgers: &Ledgers,
-    options: &BackfillOptions,
-) -> Result<Ledger, Vec<Fault>> {
-    let mut ledger = find(flow, ledgers, &options.resume).await?;
-    let mut faults = Vec::new();
-    let now = definition(plan);
-    if ledger.definition != now {
-        let mut changed = Vec::new();
-        if ledger.definition.query != now.query {
-            changed.push("the query, or a view that it reads");
-        }
-        if ledger.definition.columns != now.columns {
-            changed.push("the columns of the target");
-        }
-        faults.push(
-            Fault::new(
-                "BACKFILL_DEFINITION_CHANGED",
-                format!(
-                    "backfill {} of `{flow}` can't go on: since it began these have changed: {}",
-                    ledger.id,
-                    changed.join(", and ")
-                ),
-            )
-            .help("start the whole range anew, without --resume"),
-        );
-    }
-    let mut agree = |option: &str, given: Option<&str>, known: &str| {
-        if let Some(given) = given
-            && given != known
-        {
-            faults.push(
-                wrong(format!(
-                    "{option} {given} is not that of backfill {}, which is {known}",
-                    ledger.id
-                ))
-                .help("leave the option out, or start another backfill without --resume"),
-            );
-        }
-    };
-    let same_time = |text: &Option<String>| {
-        let text = text.as_deref()?;
-        Some(calendar::parse(text).map_or(text.to_string(), calendar::shown))
-    };
-    agree("--from", same_time(&options.from).as_deref(), &ledger.from);
-    agree("--to", same_time(&options.to).as_deref(), &ledger.to);
-    agree(
-        "--by",
-        options.by.map(Unit::word),
-        ledger.by.as_deref().unwrap_or("one slice"),
-    );
-    agree(
-        "--column",
-        options.column.as_deref().map(query_name).as_deref(),
-        &ledger.column,
-    );
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    if let Some(existing) = &plan.existing {
-        let commits = changes::between(
-            existing.location(),
-            ledger.target_version,
-            existing.version(),
-        );
-        // A log that no longer reaches back tells nothing; slices are then done again, which is safe.
-        for commit in commits.await.map_err(table_fault)?.into_iter().flatten() {
-            let Some(done) = commit.windrow.as_ref().and_then(|w| w.get("backfill")) else {
-                continue;
-            };
-            let text = |key: &str| done.get(key).and_then(|v| v.as_str()).unwrap_or_default();
-            if text("id") != ledger.id {
-                continue;
-            }
-            for slice in &mut ledger.slices {
-                if slice.from == text("from") && slice.to == text("to") {
-                    slice.state = SliceState::Completed;
-                }
-            }
-        }
-    }
-    Ok(ledger)
-}
-
-async fn find(flow: &str, ledgers: &Ledgers, which: &Resume) -> Result<Ledger, Vec<Fault>> {
-    for entry in ledgers.list(Some(flow)).await.map_err(table_fault)? {
-        if matches!(which, Resume::Id(id) if *id != entry.id) {
-            continue;
-        }
-        let kept = ledgers.read(&entry).await.map_err(table_fault)?;
-        let wanted = |ledger: &Ledger| matches!(which, Resume::Id(_)) || !ledger.is_done();
-        if let Some(kept) = kept.filter(|k| wanted(&k.ledger)) {
-            return Ok(kept.ledger);
-        }
-    }
-    Err(vec![match which {
-        Resume::Id(id) => Fault::new(
-            "BACKFILL_NOT_FOUND",
-            format!("flow `{flow}` has no backfill {id}"),
-        ),
-        _ => Fault::new(
-            "BACKFILL_NOT_FOUND",
-            format!("flow `{flow}` has no backfill that is not done"),
-        )
-        .help("start one without --resume"),
-    }])
 }

@@ -10,6 +10,7 @@ use windrow_delta::state::{FlowState, StagedState};
 use windrow_executor::stage::StagedFile;
 use windrow_flows::definition::{ClusterBy, TableDefinition};
 
+use crate::coverage;
 use crate::facts;
 use crate::flow::{FlowPlan, KIND, OWNER, kind_word};
 use crate::project::{Project, ProjectTable};
@@ -171,6 +172,7 @@ pub(crate) fn commit_of(
             "flow": flow.name, "sequence": state.sequence, "state": staged_state.file,
             "technique": work.decision.technique.word(), "predicate": predicate,
             "override": plan.is_override,
+            "processed": coverage::told(&coverage::parts(plan, context.project.time_zone(), context.clock)),
             "backfill": context.slice.map(|s| json!({"id": s.backfill, "from": s.from, "to": s.to})),
             "fingerprint": facts::run_fingerprint(plan, context.project.time_zone(), &context.clock)}),
         metrics: vec![

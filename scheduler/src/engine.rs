@@ -8,6 +8,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 use windrow_delta::StoreOptions;
+use windrow_delta::figures::Figures;
 use windrow_executor::local;
 use windrow_executor::stage::StagedFile;
 
@@ -41,9 +42,7 @@ pub trait StageEngine: fmt::Debug + Send + Sync {
     }
 
     /// What it does now, as Prometheus reads it.
-    async fn metrics(&self) -> String {
-        String::new()
-    }
+    async fn metrics(&self, _to: &mut Figures) {}
 
     /// Whether plans run in several processes, which share nothing.
     fn is_distributed(&self) -> bool {

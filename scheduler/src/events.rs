@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 use windrow_delta::changes;
-use windrow_delta::commit::{Commit, Outcome, checkpoint_if_due, checkpoint_is_due};
+use windrow_delta::commit::{Commit, Outcome, checkpoint, checkpoint_is_due};
 use windrow_delta::protocol::protocol_for;
 use windrow_delta::schema::{Column, TableSchema};
 use windrow_delta::{Location, StoreOptions, Table, TableError};
@@ -273,8 +273,8 @@ pub async fn append(
         };
         let version = table.as_ref().map_or(0, |t| t.version() + 1);
         if commit.attempt(location, version).await? == Outcome::Committed {
-            if table.is_some_and(|table| checkpoint_is_due(&table, version)) {
-                checkpoint_if_due(&Table::open_existing(location, Some(version)).await?).await;
+            if table.is_some_and(|t| checkpoint_is_due(&t, version, commit.actions.len())) {
+                checkpoint(&Table::open_existing(location, Some(version)).await?).await;
             }
             return Ok(());
         }

@@ -12,10 +12,12 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use futures::future::try_join_all;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
 use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
-use windrow_delta::{DataFile, Table, TableError};
+use windrow_delta::{DataFile, Table, TableError, commit};
 use windrow_executor::local;
 use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, file_key, query_name};
 use windrow_flows::refresh::{Facts, SourceChange};
@@ -51,26 +53,33 @@ pub struct Gathered {
 }
 
 /// The sources of a plan as the flow state keeps them; false when one has no versions.
-pub fn source_states(plan: &FlowPlan) -> (Vec<SourceState>, bool) {
-    let mut states: Vec<SourceState> = Vec::new();
+///
+/// # Errors
+/// If a source's log can't be read.
+pub async fn source_states(plan: &FlowPlan) -> Result<(Vec<SourceState>, bool), TableError> {
+    let mut tables: Vec<(&str, &Table)> = Vec::new();
     let mut versioned = true;
     for read in &plan.bound.reads {
         match &read.kind {
             ReadKind::Delta(table) => {
-                if !states.iter().any(|s| s.name == read.shown) {
-                    states.push(SourceState {
-                        name: read.shown.clone(),
-                        url: table.location().url().to_string(),
-                        table_id: table.id().to_string(),
-                        version: table.version(),
-                        columns: short_fingerprint(&table.schema().to_schema_string()),
-                    });
+                if !tables.iter().any(|(name, _)| *name == read.shown) {
+                    tables.push((&read.shown, table));
                 }
             }
             ReadKind::Planned | ReadKind::Files => versioned = false,
         }
     }
-    (states, versioned)
+    let states = tables.into_iter().map(async |(name, table)| {
+        Ok(SourceState {
+            name: name.to_string(),
+            url: table.location().url().to_string(),
+            table_id: table.id().to_string(),
+            version: table.version(),
+            mark: table.mark().await?,
+            columns: short_fingerprint(&table.schema().to_schema_string()),
+        })
+    });
+    Ok((try_join_all(states).await?, versioned))
 }
 
 /// The clock on which a query depends, for the flow state.
@@ -201,6 +210,15 @@ async fn source_change(
     };
     let same = before.url == table.location().url().as_str() && before.table_id == table.id();
     if !same || before.version > table.version() {
+        return Ok(only(SourceChange::HistoryGone));
+    }
+    // A table that was restored from a copy has gone another way under the same numbers.
+    let now = match before.version == table.version() {
+        true => table.mark().await?,
+        false if before.mark.is_some() => commit::mark(table.location(), before.version).await?,
+        false => None,
+    };
+    if now.is_some() && before.mark.is_some() && now != before.mark {
         return Ok(only(SourceChange::HistoryGone));
     }
     if before.version == table.version() {

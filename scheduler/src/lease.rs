@@ -138,7 +138,7 @@ async fn find(store: &dyn ObjectStore, at: &str) -> Result<Found, LeaseError> {
 }
 
 impl Lease {
-    /// Waits until this process, `holder`, leads. `waiting` is told once if another one does.
+    /// Waits until this process, `holder`, leads. `waiting` is told of each other one that does.
     ///
     /// # Errors
     /// If the storage can't be used.
@@ -146,15 +146,16 @@ impl Lease {
         root: &Location,
         holder: &str,
         duration: Duration,
-        waiting: impl FnOnce(&str),
+        mut waiting: impl FnMut(&str),
     ) -> Result<Self, LeaseError> {
         let at = root.shown();
         // Addresses and process numbers are the same in every container; two that took each other's
         // content for their own would both lead.
         let holder = format!("{holder} {}", uuid::Uuid::new_v4());
-        let mut waiting = Some(waiting);
+        let mut told = String::new();
         let mut tell = |who: &str| {
-            if let Some(waiting) = waiting.take() {
+            if who != told {
+                told = who.to_string();
                 waiting(who);
             }
         };

@@ -4,6 +4,7 @@
 //! A ledger is one JSON file, `<storage>/system/backfills/flow=<flow>/<id>.json`; a stop is asked for
 //! by a file of the same name that ends in `.stop`. What the slices mean is `backfill`'s.
 
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -47,6 +48,28 @@ pub struct LedgerSlice {
     pub from: String,
     pub to: String,
     pub state: SliceState,
+    /// When it was done, or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<DateTime<Utc>>,
+    /// The clock of the update that tried it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clock: Option<DateTime<Utc>>,
+    /// The target's version when it had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<i64>,
+}
+
+impl LedgerSlice {
+    pub(crate) fn new(from: String, to: String) -> Self {
+        Self {
+            from,
+            to,
+            state: SliceState::Pending,
+            ended: None,
+            clock: None,
+            version: None,
+        }
+    }
 }
 
 /// What the slices rest on: resuming with another meaning would leave two halves that do not fit.
@@ -79,6 +102,16 @@ pub struct Ledger {
 impl Ledger {
     pub fn is_done(&self) -> bool {
         self.slices.iter().all(|s| s.state == SliceState::Completed)
+    }
+
+    /// When it was begun, as its id tells; long ago when that tells nothing.
+    pub(crate) fn begun(&self) -> DateTime<Utc> {
+        let made = uuid::Uuid::parse_str(&self.id).ok();
+        let (seconds, nanos) = made
+            .and_then(|id| id.get_timestamp())
+            .map_or((0, 0), |at| at.to_unix());
+        let at = i64::try_from(seconds).unwrap_or_default();
+        DateTime::from_timestamp(at, nanos).unwrap_or_default()
     }
 
     pub fn count(&self, state: SliceState) -> u64 {

@@ -7,10 +7,12 @@
 //! are opened and committed through `delta`.
 
 pub mod backfill;
+mod backfill_start;
 pub mod bind;
 pub mod cluster;
 pub mod config;
 mod contents;
+pub mod coverage;
 pub mod engine;
 pub mod event_reader;
 pub mod events;
@@ -33,6 +35,7 @@ mod run;
 pub mod selection;
 pub mod service;
 pub mod slicing;
+pub mod spans;
 pub mod spec;
 mod stager;
 pub mod update;

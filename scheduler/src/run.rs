@@ -12,7 +12,8 @@ use chrono::{DateTime, Utc};
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use windrow_delta::commit::{Outcome, checkpoint_if_due, checkpoint_is_due};
+use tracing::Instrument;
+use windrow_delta::commit::{Outcome, checkpoint, checkpoint_is_due};
 use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
 use windrow_delta::{Location, Table, TableError};
 use windrow_executor::local;
@@ -21,6 +22,7 @@ use windrow_flows::refresh::{Decision, Technique};
 
 use crate::bind::words_of;
 use crate::contents::{commit_of, metadata_differs};
+use crate::coverage;
 use crate::engine::StageEngine;
 use crate::facts;
 use crate::failpoint;
@@ -31,6 +33,7 @@ use crate::rebase;
 use crate::removal::{Removal, RemovalPlanner};
 use crate::report::{FlowMetrics, Problem, SourceReport};
 use crate::slicing::{self, Slicing};
+use crate::spans;
 use crate::stager::Stager;
 
 /// How often a removal is planned against newer versions before the flow gives up.
@@ -52,9 +55,9 @@ pub struct RunContext<'a> {
     pub slice: Option<&'a SliceRun>,
 }
 
-/// Slices of one backfill commit one after the other: what the last one made the flow's sequence,
-/// once one has committed.
-pub type Turn = tokio::sync::Mutex<Option<Option<i64>>>;
+/// Slices of one backfill commit one after the other: the flow's state as the last one left it, once one
+/// has committed.
+pub type Turn = tokio::sync::Mutex<Option<FlowState>>;
 
 /// A slice of a backfill, of which several are computed at a time.
 pub struct SliceRun {
@@ -110,6 +113,9 @@ impl From<DataFusionError> for Stopped {
 
 fn help_for(code: &str) -> Option<String> {
     match code {
+        "DISK_FULL" => Some(
+            "make room there, or give it another folder for shuffle and spill files (--work-dir of executors, TMPDIR otherwise)".into(),
+        ),
         "MEMORY_EXHAUSTED" => Some("raise windrow.memoryLimit, or take a smaller window".into()),
         "ROW_OUTSIDE_WINDOW" | "INTERNAL" => {
             Some("this is a fault of Windrow; nothing was written".into())
@@ -144,7 +150,7 @@ pub async fn run_flow(
     if work.decision.technique == Technique::NoOp
         && let Some(existing) = &plan.existing
         && !metadata_differs(plan, context.project, table)?
-        && !state_moves(plan, state.as_ref())
+        && !state_moves(plan, state.as_ref()).await?
     {
         let metrics = FlowMetrics {
             bytes_scanned: work.bytes_read,
@@ -253,7 +259,7 @@ async fn stage_and_commit(
     };
     if let (Some(turn), Some(table)) = (&turn, &target) {
         // Slices of the same backfill may have committed since this one was planned; nobody else.
-        expected = turn.unwrap_or(expected);
+        expected = turn.as_ref().map_or(expected, |last| Some(last.sequence));
         let newer = table.refreshed().await?;
         if newer.version() != table.version() {
             check_unchanged(context, Some(table), &newer, flow_name, expected).await?;
@@ -310,15 +316,17 @@ async fn stage_and_commit(
         }
         let mut version = target.as_ref().map_or(0, |t| t.version() + 1);
         for _ in 0..MOVES {
+            let last = turn.as_ref().and_then(|turn| turn.as_ref());
             let new_state = next_state(
                 context,
                 plan,
-                state.as_ref(),
+                last.or(state.as_ref()),
                 expected,
                 &run_id,
                 flow_name,
                 version,
-            );
+            )
+            .await?;
             let staged_state = new_state.stage(&stager.location).await?;
             failpoint::reached("before_commit");
             let commit = commit_of(
@@ -339,11 +347,12 @@ async fn stage_and_commit(
                     help: Some("the scheduler that leads now runs the update again".into()),
                 }));
             }
-            match commit.attempt(&stager.location, version).await? {
+            let tried = commit.attempt(&stager.location, version);
+            match tried.instrument(spans::commit(version)).await? {
                 Outcome::Committed => {
                     failpoint::reached("after_commit");
                     if let Some(turn) = &mut turn {
-                        **turn = Some(Some(new_state.sequence));
+                        **turn = Some(new_state.clone());
                     }
                     stager.forget_all_but(&kept).await;
                     let newest = async {
@@ -356,11 +365,13 @@ async fn stage_and_commit(
                     let (table, ()) =
                         futures::join!(newest, new_state.forget_older(&stager.location));
                     let table = table?;
-                    if table.version() == version {
-                        checkpoint_if_due(&table).await;
-                    } else if checkpoint_is_due(&table, version) {
-                        let ours = Table::open_existing(&stager.location, Some(version)).await?;
-                        checkpoint_if_due(&ours).await;
+                    if checkpoint_is_due(&table, version, commit.actions.len()) {
+                        if table.version() == version {
+                            checkpoint(&table).await;
+                        } else {
+                            let at = Some(version);
+                            checkpoint(&Table::open_existing(&stager.location, at).await?).await;
+                        }
                     }
                     return Ok(Done {
                         table,
@@ -471,14 +482,14 @@ fn joins_may_not_fit(rows: &LogicalPlan, sources: &[SourceReport], memory: usize
     joins && sizes.iter().skip(1).sum::<u64>().saturating_mul(8) > memory as u64
 }
 
-fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> bool {
+async fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> Result<bool, TableError> {
     let Some(last) = state.and_then(|s| s.defined.as_ref()) else {
-        return true;
+        return Ok(true);
     };
-    facts::source_states(plan).0 != last.sources
+    Ok(facts::source_states(plan).await?.0 != last.sources)
 }
 
-fn next_state(
+async fn next_state(
     context: &RunContext<'_>,
     plan: &FlowPlan,
     state: Option<&FlowState>,
@@ -486,14 +497,14 @@ fn next_state(
     run_id: &str,
     flow: &str,
     version: i64,
-) -> FlowState {
+) -> Result<FlowState, TableError> {
     let kept = state
         .and_then(|s| s.defined.clone())
         .filter(|_| !plan.full_refresh);
     let defined = if plan.is_override {
         kept
     } else {
-        let (sources, sources_versioned) = facts::source_states(plan);
+        let (sources, sources_versioned) = facts::source_states(plan).await?;
         // A refresh that computed a part leaves what the last one covered as it was, so the
         // window that is covered is this one.
         Some(DefinedRefresh {
@@ -508,5 +519,8 @@ fn next_state(
             target_version: version,
         })
     };
-    FlowState::new(flow, expected.unwrap_or(0) + 1, run_id, defined)
+    let parts = coverage::parts(plan, context.project.time_zone(), context.clock);
+    let history = coverage::after(plan, state, &parts);
+    let number = expected.unwrap_or(0) + 1;
+    Ok(FlowState::new(flow, number, run_id, defined, history))
 }

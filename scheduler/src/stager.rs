@@ -11,6 +11,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use futures::{FutureExt, StreamExt};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use tracing::Instrument;
 use windrow_delta::stats::indexed_columns;
 use windrow_delta::{Location, Table};
 use windrow_executor::local;
@@ -23,6 +24,11 @@ use crate::flow::{FlowPlan, planned};
 use crate::project::ProjectTable;
 use crate::removal::{Removal, kept_rows};
 use crate::run::{RunContext, Stopped};
+use crate::spans;
+
+/// Bytes of files that were staged, since the process began.
+pub(crate) static STAGED_BYTES: windrow_delta::figures::Counter =
+    windrow_delta::figures::Counter::new();
 
 /// Stages files for one flow and remembers them.
 pub(crate) struct Stager<'a> {
@@ -193,9 +199,14 @@ impl<'a> Stager<'a> {
         };
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, spec, rules, writers)?;
-        self.engine
-            .run_stage(job, &self.plan.bound.state, plan)
-            .await
+        let span = spans::slice(job.slice);
+        let run = self.engine.run_stage(job, &self.plan.bound.state, plan);
+        let staged = run.instrument(span.clone()).await?;
+        let bytes: u64 = staged.iter().map(|f| f.bytes.unsigned_abs()).sum();
+        span.record("files", staged.len());
+        span.record("bytes", bytes);
+        STAGED_BYTES.add(bytes);
+        Ok(staged)
     }
 
     /// Copies the rows that stay of straddling files.

@@ -8,6 +8,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 use windrow_delta::Table;
 use windrow_executor::scan::PlannedTable;
 use windrow_executor::session::Engine;
@@ -33,6 +34,7 @@ use crate::report::{
 use crate::run::{Done, RunContext, SliceRun, Stopped, run_flow};
 use crate::selection::{check_settings, engine_options, select};
 use crate::slicing::Slicing;
+use crate::spans;
 
 /// Flows that run at the same time; each uses all cores.
 const SIDE_BY_SIDE: usize = 3;
@@ -461,17 +463,20 @@ impl Update {
                 }
                 if sources.iter().all(|s| reports.contains_key(s)) {
                     started.insert(*index);
+                    let span = spans::flow(&inner.project.flows[*index].name);
                     let (inner, index, upstream) = (inner.clone(), *index, upstream.clone());
                     let (progress, slots) = (progress.clone(), slots.clone());
-                    running.spawn(async move {
+                    let work = async move {
                         let _slot = slots.acquire_owned().await;
                         progress.flow_started(&inner.project.flows[index].name);
                         let (report, table) =
                             inner.run_one(index, &upstream, Attempt::default()).await;
                         inner.record_end(index, &report);
                         progress.flow_ended(&report);
+                        spans::end_of_flow(&report);
                         (index, report, table)
-                    });
+                    };
+                    running.spawn(work.instrument(span));
                 }
             }
             match running.join_next().await {

@@ -34,9 +34,9 @@ use windrow_flows::fault::Fault;
 use windrow_flows::name;
 use windrow_flows::window::Window;
 
-use crate::bind::{Sources, Upstream, fault_words};
+use crate::bind::{ReadKind, Sources, Upstream, fault_words};
 use crate::config::PipelineConfig;
-use crate::facts;
+
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow};
 use crate::project::Project;
 use crate::removal::existing_rows;
@@ -377,12 +377,11 @@ impl Subject {
                 ),
             )]);
         }
-        let (sources, _) = facts::source_states(plan);
-        let same_sources = sources.iter().all(|s| {
-            self.last
-                .sources
-                .iter()
-                .any(|l| l.url == s.url && l.version == s.version)
+        let same_sources = plan.bound.reads.iter().all(|read| match &read.kind {
+            ReadKind::Delta(table) => self.last.sources.iter().any(|last| {
+                last.url == table.location().url().as_str() && last.version == table.version()
+            }),
+            ReadKind::Planned | ReadKind::Files => true,
         });
         if plan.fingerprint() != self.last.fingerprint || !same_sources {
             return Err(self.changed("its query"));

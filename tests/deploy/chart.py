@@ -81,7 +81,7 @@ def option(arguments, name):
 
 def table():
     """Rows of the table of metrics in docs/kubernetes.md: name, kind, role, labels."""
-    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| (scheduler|executor) \|\s*([^|]*?)\s*\|")
+    row = re.compile(r"\| `(windrow_\w+)` \| (counter|gauge) \| (scheduler|executor|both) \|\s*([^|]*?)\s*\|")
     return [match.groups() for match in map(row.match, (ROOT / "docs/kubernetes.md").read_text().splitlines()) if match]
 
 
@@ -91,5 +91,5 @@ def metrics():
 
 
 def roles():
-    """Documented metrics: name -> the role that serves it."""
-    return {name: role for name, _, role, _ in table()}
+    """Documented metrics: name -> the roles that serve it."""
+    return {name: {"scheduler", "executor"} if role == "both" else {role} for name, _, role, _ in table()}

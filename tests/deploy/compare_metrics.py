@@ -2,7 +2,7 @@
 
     compare_metrics.py SCHEDULER_URL EXECUTOR_URL
 
-Prints what is promised and not served (exit 1), and what is served and not documented.
+Prints what is promised and not served, and what is served and not documented (exit 1).
 """
 
 import re
@@ -24,10 +24,10 @@ def served(url):
 
 
 def main(urls):
-    missing = 0
+    wrong = 0
     for role, url in zip(("scheduler", "executor"), urls, strict=True):
         there = served(url)
-        promised = {name: what for name, what in metrics().items() if roles()[name] == role}
+        promised = {name: what for name, what in metrics().items() if role in roles()[name]}
         for name, (kind, labels) in promised.items():
             if name not in there:
                 print(f"{role}: {name} is promised and not served")
@@ -35,10 +35,11 @@ def main(urls):
                 print(f"{role}: {name} is promised as a {kind} with {sorted(labels)}, and is a {there[name][0]} with {sorted(there[name][1])}")
             else:
                 continue
-            missing += 1
+            wrong += 1
         for name in sorted(there.keys() - promised.keys()):
             print(f"{role}: {name} is served and not documented")
-    return 1 if missing else 0
+            wrong += 1
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Is a document what its API takes? Unknown fields count as errors.
 
 Kinds of Kubernetes are compared with the schemas of kubernetes-validate, for the oldest version that
-the chart allows and for the newest one known. ScaledObject and PodMonitor are compared with classes
+the chart allows and for the newest one known. ScaledObject, PodMonitor and PrometheusRule are compared with classes
 that cloudcoil generated from what KEDA 2.16 and the Prometheus operator 0.80 publish. What only a
 running cluster checks (admission, names that must exist) is not seen here.
 """
@@ -19,8 +19,9 @@ kubernetes_validate.utils.schema_contents = functools.lru_cache(kubernetes_valid
 def custom_kinds():
     # Takes a second, which tests without such resources need not wait.
     from cloudcoil.models.keda.v1alpha1 import ScaledObject
-    from cloudcoil.models.prometheus_operator.v1 import PodMonitor
-    return {("keda.sh/v1alpha1", "ScaledObject"): ScaledObject, ("monitoring.coreos.com/v1", "PodMonitor"): PodMonitor}
+    from cloudcoil.models.prometheus_operator.v1 import PodMonitor, PrometheusRule
+    return {("keda.sh/v1alpha1", "ScaledObject"): ScaledObject, ("monitoring.coreos.com/v1", "PodMonitor"): PodMonitor,
+            ("monitoring.coreos.com/v1", "PrometheusRule"): PrometheusRule}
 
 
 def fault(document, version):

@@ -208,7 +208,8 @@ class EveryRendering(unittest.TestCase):
         scheme, host, port = re.fullmatch(r"(https?)://([^:]+):(\d+)", option(only["args"], "--scheduler")).groups()
         self.assertEqual(scheme, "https" if rendered.values.get("tls", {}).get("enabled") else "http")
         self.assertEqual(services[host]["ports"][0]["port"], int(port))
-        self.assertTrue(services[host]["publishNotReadyAddresses"])
+        # One that waits for the lease would refuse them.
+        self.assertNotIn("publishNotReadyAddresses", services[host])
 
         host = re.fullmatch(r"\$\(POD_NAME\)\.([^:]+)", option(only["args"], "--advertise"))[1]
         self.assertEqual(host.split(".")[0], executors["spec"]["serviceName"])
@@ -256,18 +257,21 @@ class OneRendering(unittest.TestCase):
         self.assertEqual(strategy, {"type": "Recreate"})
 
     def test_a_rollout_does_not_wait_for_one_in_wait(self):
-        strategy = self.rendered(scheduler={"replicas": 2}).one("Deployment", "-scheduler")["spec"]["strategy"]
-        self.assertEqual(strategy["rollingUpdate"]["maxUnavailable"], "100%")
+        spec = self.rendered(scheduler={"replicas": 2}).one("Deployment", "-scheduler")["spec"]
+        self.assertEqual(spec["strategy"]["rollingUpdate"]["maxUnavailable"], "100%")
+        self.assertEqual(spec["progressDeadlineSeconds"], 2**31 - 1)
+        self.assertNotIn("progressDeadlineSeconds", self.rendered().one("Deployment", "-scheduler")["spec"])
 
-    def test_the_kubelet_is_not_asked_for_a_certificate(self):
-        probes = {}
+    def test_readiness_tells_who_leads_with_mutual_tls_too(self):
         for mutual in (False, True):
-            rendered = self.rendered("secure", tls={"mutual": mutual, "client": {"existingSecret": "client-tls"}})
+            rendered = self.rendered("secure", tls={"mutual": mutual, "client": {"existingSecret": "client-tls"}},
+                                     scheduler={"replicas": 2, "httpPort": 6003})
             only = container(rendered.one("Deployment", "-scheduler")["spec"]["template"])
             self.assertEqual("--tls-client-ca" in only["args"], mutual)
-            probes[mutual] = only["readinessProbe"]
-        self.assertEqual(probes[False]["httpGet"], {"path": "/health/ready", "port": "grpc", "scheme": "HTTPS"})
-        self.assertEqual(probes[True]["tcpSocket"], {"port": "grpc"})
+            self.assertEqual(option(only["args"], "--http"), "0.0.0.0:6003")
+            self.assertIn({"name": "http", "containerPort": 6003}, only["ports"])
+            self.assertEqual(only["readinessProbe"]["httpGet"], {"path": "/health/ready", "port": "http", "scheme": "HTTP"})
+            self.assertEqual(only["livenessProbe"]["httpGet"]["path"], "/health/live")
 
     def test_prometheus_gets_the_token_and_verifies_the_name(self):
         (endpoint,) = self.rendered("everything").one("PodMonitor", "-scheduler")["spec"]["podMetricsEndpoints"]
@@ -336,6 +340,14 @@ class OneRendering(unittest.TestCase):
         for ends in SERVERS.values():
             (template,) = [t for n, t in self.rendered("everything").templates().items() if n == f"demo-windrow{ends}"]
             self.assertNotIn("AWS_ALLOW_HTTP", [v["name"] for v in container(template)["env"]])
+
+    def test_logs_and_traces_reach_both_roles(self):
+        for name, wanted in (("everything", ("text", "http://collector.monitoring:4317")), ("minimal", ("json", None))):
+            for ends in SERVERS.values():
+                (template,) = [t for n, t in self.rendered(name).templates().items() if n == f"demo-windrow{ends}"]
+                variables = {v["name"]: v.get("value") for v in container(template)["env"]}
+                found = variables["WINDROW_LOG_FORMAT"], variables.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+                self.assertEqual(found, wanted)
 
     def test_scratch_is_bounded_and_takes_what_is_temporary(self):
         for name in ("minimal", "everything"):

@@ -107,6 +107,18 @@ class Queries(unittest.TestCase):
         named = {m["external"]["metric"]["name"] for m in scaler["spec"]["metrics"] if m["type"] == "External"}
         self.assertLessEqual(named, chart.metrics().keys())
 
+    def test_alerts(self):
+        for name in ("everything", "secure"):
+            (rule,) = chart.Rendered(chart.values(name)).of("PrometheusRule")
+            alerts = {r["alert"]: r["expr"] for group in rule["spec"]["groups"] for r in group["rules"]}
+            # Autoscalers decide how many executors are right.
+            self.assertEqual("WindrowExecutorsMissing" in alerts, name == "secure")
+            self.assertGreaterEqual(len(alerts), 5)
+            for alert, query in alerts.items():
+                with self.subTest(values=name, alert=alert):
+                    self.check(query)
+                    self.assertIn('namespace="lake",pod=~"demo-windrow-.+"', query)
+
     def test_faults_are_found(self):
         for query in ("sum(windrow_queued_slizes)", "rate(windrow_queued_slices[5m])", "sum(windrow_updates_total)",
                       'windrow_executor_slots{status="free"}', "sum by (kind) (windrow_executors)"):
@@ -121,7 +133,8 @@ class Comparison(unittest.TestCase):
         served = {"scheduler": "", "executor": ""}
         for name, (kind, labels) in chart.metrics().items():
             shown = ",".join(f'{label}="x"' for label in sorted(labels))
-            served[chart.roles()[name]] += f"# TYPE {name} {kind}\n{name}{{{shown}}} 0\n"
+            for role in chart.roles()[name]:
+                served[role] += f"# TYPE {name} {kind}\n{name}{{{shown}}} 0\n"
 
         class Answers(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
@@ -149,6 +162,8 @@ class Comparison(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("windrow_executors is promised and not served", said)
         self.assertIn("windrow_executers is served and not documented", said)
+        status, said = self.compare(lambda text: text + "# TYPE windrow_new gauge\nwindrow_new 0\n")
+        self.assertEqual((status, said.count("windrow_new is served and not documented")), (1, 2))
         status, said = self.compare(lambda text: text.replace("outcome=", "result="))
         self.assertEqual(status, 1)
         self.assertIn("windrow_tasks_total is promised as a counter with ['outcome']", said)

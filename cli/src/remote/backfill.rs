@@ -10,9 +10,9 @@ use windrow_scheduler::report::FaultReport;
 use super::connection::Connection;
 use super::follow::{Followed, follow};
 use super::update::{finished, unended};
-use super::{prepared, reference, time};
+use super::{fault_of, prepared, reference, time};
 use crate::args::{BackfillArgs, Order};
-use crate::backfill::{Line, SliceLine};
+use crate::backfill::{Line, OpenLine, PreviewLines, SliceLine, part_word};
 use crate::update::refuse_all;
 
 struct Started {
@@ -25,8 +25,8 @@ pub async fn run(args: &BackfillArgs, flow: &str, scheduler: &str) -> ExitCode {
     let output = args.pipeline.output;
     let shown = args.pipeline.pipeline.display().to_string();
     let started = async {
-        let (config, now, mut connection) = prepared(&args.pipeline, scheduler).await?;
-        let started = start(&mut connection, &config, args, flow, now.map(time)).await;
+        let (config, now, connection) = prepared(&args.pipeline, scheduler).await?;
+        let started = start(&connection, &config, args, flow, now.map(time)).await;
         started
             .map(|started| (started, connection))
             .map_err(|fault| vec![fault])
@@ -54,8 +54,77 @@ pub async fn run(args: &BackfillArgs, flow: &str, scheduler: &str) -> ExitCode {
     }
 }
 
+fn start_request(
+    config: &PipelineConfig,
+    args: &BackfillArgs,
+    flow: &str,
+    now: Option<prost_types::Timestamp>,
+) -> pb::StartBackfillRequest {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    pb::StartBackfillRequest {
+        pipeline: Some(reference(config)),
+        flow: flow.to_string(),
+        from: text(&args.from),
+        to: text(&args.to),
+        by: text(&args.by),
+        parallel: u32::try_from(args.parallel).unwrap_or(u32::MAX),
+        atomic: args.atomic,
+        newest_first: args.order == Order::Newest,
+        column: text(&args.column),
+        now,
+        idempotency_token: String::new(),
+        only: part_word(args),
+    }
+}
+
+/// What a backfill would do.
+pub async fn preview(
+    args: &BackfillArgs,
+    flow: &str,
+    scheduler: &str,
+) -> Result<PreviewLines, Vec<FaultReport>> {
+    let (config, now, mut connection) = prepared(&args.pipeline, scheduler).await?;
+    let request = pb::PlanBackfillRequest {
+        backfill: Some(start_request(&config, args, flow, now.map(time))),
+    };
+    let response = connection.client.plan_backfill(request).await;
+    let response = response
+        .map_err(|status| vec![connection.fault(&status)])?
+        .into_inner();
+    if !response.faults.is_empty() {
+        return Err(response.faults.into_iter().map(fault_of).collect());
+    }
+    Ok(PreviewLines {
+        flow: response.flow,
+        column: response.column,
+        from: response.from,
+        to: response.to,
+        by: Some(response.by).filter(|by| !by.is_empty()),
+        open: response
+            .open
+            .into_iter()
+            .map(|o| OpenLine {
+                from: o.from,
+                to: o.to,
+                state: o.state,
+                backfill_id: Some(o.backfill_id).filter(|id| !id.is_empty()),
+            })
+            .collect(),
+        slices: response
+            .slices
+            .into_iter()
+            .map(|s| SliceLine {
+                from: s.from,
+                to: s.to,
+                state: s.state,
+            })
+            .collect(),
+        warnings: response.warnings,
+    })
+}
+
 async fn start(
-    connection: &mut Connection,
+    connection: &Connection,
     config: &PipelineConfig,
     args: &BackfillArgs,
     flow: &str,
@@ -67,21 +136,16 @@ async fn start(
     match &args.resume {
         None => {
             let request = pb::StartBackfillRequest {
-                pipeline: Some(reference(config)),
-                flow: flow.to_string(),
-                from: text(&args.from),
-                to: text(&args.to),
-                by: text(&args.by),
-                parallel,
-                atomic: args.atomic,
-                newest_first: args.order == Order::Newest,
-                column: text(&args.column),
-                now,
                 idempotency_token: token,
+                ..start_request(config, args, flow, now)
             };
-            let started = connection.client.start_backfill(request).await;
+            let started = connection
+                .ask(|mut client| {
+                    let request = request.clone();
+                    async move { client.start_backfill(request).await }
+                })
+                .await;
             let started = started.map_err(|status| connection.fault(&status))?;
-            let started = started.into_inner();
             Ok(Started {
                 update_id: started.update_id,
                 pipeline_id: started.pipeline_id,
@@ -102,9 +166,13 @@ async fn start(
                 column: text(&args.column),
                 atomic: args.atomic,
             };
-            let started = connection.client.resume_backfill(request).await;
+            let started = connection
+                .ask(|mut client| {
+                    let request = request.clone();
+                    async move { client.resume_backfill(request).await }
+                })
+                .await;
             let started = started.map_err(|status| connection.fault(&status))?;
-            let started = started.into_inner();
             Ok(Started {
                 update_id: started.update_id,
                 pipeline_id: started.pipeline_id,
@@ -144,7 +212,7 @@ pub async fn list(
     flow: Option<&str>,
     scheduler: &str,
 ) -> Result<Vec<Line>, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let mut lines = Vec::new();
     let mut token = String::new();
     loop {
@@ -154,10 +222,13 @@ pub async fn list(
             page_size: 100,
             page_token: token,
         };
-        let response = connection.client.list_backfills(request).await;
-        let response = response
-            .map_err(|status| connection.fault(&status))?
-            .into_inner();
+        let response = connection
+            .ask(|mut client| {
+                let request = request.clone();
+                async move { client.list_backfills(request).await }
+            })
+            .await;
+        let response = response.map_err(|status| connection.fault(&status))?;
         lines.extend(response.backfills.into_iter().map(line));
         token = response.next_page_token;
         if token.is_empty() {
@@ -168,25 +239,35 @@ pub async fn list(
 
 /// One backfill with its slices.
 pub async fn show(config: &PipelineConfig, id: &str, scheduler: &str) -> Result<Line, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let request = pb::GetBackfillRequest {
         pipeline: Some(reference(config)),
         backfill_id: id.to_string(),
         with_slices: true,
     };
-    let response = connection.client.get_backfill(request).await;
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.get_backfill(request).await }
+        })
+        .await;
     let response = response.map_err(|status| connection.fault(&status))?;
-    Ok(line(response.into_inner().backfill.unwrap_or_default()))
+    Ok(line(response.backfill.unwrap_or_default()))
 }
 
 /// Asks for the end of one.
 pub async fn stop(config: &PipelineConfig, id: &str, scheduler: &str) -> Result<Line, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let request = pb::StopBackfillRequest {
         pipeline: Some(reference(config)),
         backfill_id: id.to_string(),
     };
-    let response = connection.client.stop_backfill(request).await;
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.stop_backfill(request).await }
+        })
+        .await;
     let response = response.map_err(|status| connection.fault(&status))?;
-    Ok(line(response.into_inner().backfill.unwrap_or_default()))
+    Ok(line(response.backfill.unwrap_or_default()))
 }

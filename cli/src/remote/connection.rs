@@ -1,12 +1,14 @@
-//! The way to a scheduler: its address, TLS, the token, and what its refusals say.
+//! The way to a scheduler: its address, TLS, the token, and what its refusals say. One that waits for
+//! its turn is asked again until it has it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anstream::eprintln;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 use windrow_proto::status::{HELP, error_info};
 use windrow_proto::v1::pipeline_service_client::PipelineServiceClient;
 use windrow_scheduler::report::FaultReport;
@@ -18,6 +20,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How long a scheduler that was there before may be away, unless `WINDROW_SCHEDULER_PATIENCE` says.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Pauses between two questions to a scheduler that does not lead.
+pub const FIRST_WAIT: Duration = Duration::from_millis(200);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 pub type Client = PipelineServiceClient<InterceptedService<Channel, Bearer>>;
 
@@ -79,6 +84,38 @@ impl Connection {
         })
     }
 
+    /// Asks, and asks again as long as the scheduler that answers waits for its turn; by then it may
+    /// have it, or the same name leads to the one that has it.
+    pub async fn ask<T, F>(&self, request: impl Fn(Client) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let began = Instant::now();
+        let mut wait = FIRST_WAIT;
+        let mut told = false;
+        loop {
+            let status = match request(self.client.clone()).await {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => status,
+            };
+            // A scheduler that waits ends its connections from time to time.
+            let again = does_not_lead(&status) || (told && may_pass(&status));
+            if !again || began.elapsed() > self.patience {
+                return Err(status);
+            }
+            if !told {
+                told = true;
+                eprintln!(
+                    "the scheduler at {} does not lead; asked again for up to {} s",
+                    self.shown,
+                    self.patience.as_secs()
+                );
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
     /// Why a request was refused, for people.
     pub fn fault(&self, status: &Status) -> FaultReport {
         if let Some(info) = error_info(status) {
@@ -104,6 +141,13 @@ impl Connection {
     }
 }
 
+/// Whether it was refused by a scheduler that waits for its turn.
+pub fn does_not_lead(status: &Status) -> bool {
+    error_info(status).is_some_and(|info| info.reason == NOT_LEADING)
+}
+
+const NOT_LEADING: &str = "NOT_LEADING";
+
 /// Whether the same request may succeed a little later.
 pub fn may_pass(status: &Status) -> bool {
     matches!(
@@ -113,7 +157,8 @@ pub fn may_pass(status: &Status) -> bool {
             | Code::Cancelled
             | Code::DeadlineExceeded
             | Code::Internal
-    ) && error_info(status).is_none_or(|info| info.reason == "SCHEDULER_STOPPING")
+    ) && error_info(status)
+        .is_none_or(|info| ["SCHEDULER_STOPPING", NOT_LEADING].contains(&info.reason.as_str()))
 }
 
 fn endpoint(scheduler: &str) -> Result<(Endpoint, bool), FaultReport> {

@@ -17,7 +17,7 @@ pub async fn list(
     config: &PipelineConfig,
     scheduler: &str,
 ) -> Result<Vec<Value>, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let mut pages: Vec<Vec<Value>> = Vec::new();
     let mut left = args.last;
     let mut token = String::new();
@@ -31,10 +31,13 @@ pub async fn list(
             page_size: u32::try_from(left.min(PAGE)).unwrap_or(1),
             page_token: token,
         };
-        let response = connection.client.list_events(request).await;
-        let response = response
-            .map_err(|status| connection.fault(&status))?
-            .into_inner();
+        let response = connection
+            .ask(|mut client| {
+                let request = request.clone();
+                async move { client.list_events(request).await }
+            })
+            .await;
+        let response = response.map_err(|status| connection.fault(&status))?;
         left = left.saturating_sub(response.events.len());
         let events = response.events.iter();
         pages.push(

@@ -10,13 +10,11 @@ use windrow_scheduler::report::{FaultReport, FlowReport, SliceOutcome};
 use windrow_scheduler::service::update_state;
 use windrow_scheduler::update::Progress;
 
-use super::connection::{Connection, may_pass};
+use super::connection::{Connection, FIRST_WAIT, LONGEST_WAIT, may_pass};
 use super::plain;
 use crate::args::Output;
 use crate::update::Shown;
 
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// How long the answer to a stop is waited for.
 const STOP: Duration = Duration::from_secs(40);
 
@@ -94,8 +92,12 @@ async fn stop(connection: &mut Connection, update_id: &str, pipeline_id: &str) {
         update_id: update_id.to_string(),
         pipeline_id: pipeline_id.to_string(),
     };
+    let asked = connection.ask(|mut client| {
+        let request = request.clone();
+        async move { client.stop_update(request).await }
+    });
     let stopped = tokio::select! {
-        stopped = tokio::time::timeout(STOP, connection.client.stop_update(request)) => stopped,
+        stopped = tokio::time::timeout(STOP, asked) => stopped,
         // Said twice, it means at once.
         _ = tokio::signal::ctrl_c() => return,
     };

@@ -7,7 +7,7 @@ use windrow_proto::v1 as pb;
 use windrow_scheduler::report::{FaultReport, UpdateReport};
 use windrow_scheduler::update::{RowsAtRisk, UpdateOptions};
 
-use super::connection::{Connection, may_pass};
+use super::connection::{Connection, FIRST_WAIT, does_not_lead, may_pass};
 use super::follow::{Followed, follow};
 use super::{fault_of, plain, prepared, problem_of, reference, refusals, time};
 use crate::args::{Output, PipelineArgs, UpdateArgs};
@@ -35,15 +35,18 @@ async fn checked(
     args: &PipelineArgs,
     scheduler: &str,
 ) -> Result<pb::ValidatePipelineResponse, Vec<FaultReport>> {
-    let (config, now, mut connection) = prepared(args, scheduler).await?;
+    let (config, now, connection) = prepared(args, scheduler).await?;
     let request = pb::ValidatePipelineRequest {
         pipeline: Some(reference(&config)),
         now: now.map(time),
     };
-    let response = connection.client.validate_pipeline(request).await;
-    response
-        .map(tonic::Response::into_inner)
-        .map_err(|status| vec![connection.fault(&status)])
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.validate_pipeline(request).await }
+        })
+        .await;
+    response.map_err(|status| vec![connection.fault(&status)])
 }
 
 /// `windrow plan`.
@@ -60,14 +63,17 @@ pub async fn plan(args: &UpdateArgs, scheduler: &str) -> ExitCode {
 }
 
 async fn plan_of(args: &UpdateArgs, scheduler: &str) -> Result<UpdateReport, Vec<FaultReport>> {
-    let (request, mut connection) = request(args, scheduler).await?;
+    let (request, connection) = request(args, scheduler).await?;
     let request = pb::PlanUpdateRequest {
         update: Some(request),
     };
-    let response = connection.client.plan_update(request).await;
-    let response = response
-        .map_err(|status| vec![connection.fault(&status)])?
-        .into_inner();
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.plan_update(request).await }
+        })
+        .await;
+    let response = response.map_err(|status| vec![connection.fault(&status)])?;
     if !response.faults.is_empty() {
         return Err(response.faults.into_iter().map(fault_of).collect());
     }
@@ -135,7 +141,7 @@ pub async fn run(args: &UpdateArgs, scheduler: &str) -> ExitCode {
         Err(faults) => return refuse_all(output, &shown, &faults),
     };
     loop {
-        let started = match start(&mut connection, &request).await {
+        let started = match start(&connection, &request).await {
             Ok(started) => started,
             Err(fault) => return refuse_all(output, &shown, &[fault]),
         };
@@ -170,22 +176,29 @@ pub async fn run(args: &UpdateArgs, scheduler: &str) -> ExitCode {
 }
 
 async fn start(
-    connection: &mut Connection,
+    connection: &Connection,
     request: &pb::StartUpdateRequest,
 ) -> Result<pb::StartUpdateResponse, FaultReport> {
-    let mut wait = std::time::Duration::from_millis(200);
+    let ask = async || {
+        connection
+            .ask(|mut client| {
+                let request = request.clone();
+                async move { client.start_update(request).await }
+            })
+            .await
+    };
+    let mut wait = FIRST_WAIT;
     for _ in 1..TRIES {
-        match connection.client.start_update(request.clone()).await {
-            Ok(started) => return Ok(started.into_inner()),
-            Err(status) if may_pass(&status) => {}
+        match ask().await {
+            Ok(started) => return Ok(started),
+            // One that did not lead was asked long enough.
+            Err(status) if may_pass(&status) && !does_not_lead(&status) => {}
             Err(status) => return Err(connection.fault(&status)),
         }
         tokio::time::sleep(wait).await;
         wait *= 2;
     }
-    let last = connection.client.start_update(request.clone()).await;
-    last.map(tonic::Response::into_inner)
-        .map_err(|status| connection.fault(&status))
+    ask().await.map_err(|status| connection.fault(&status))
 }
 
 /// How a command ends that did not see the end of its update.

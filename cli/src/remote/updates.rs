@@ -15,7 +15,7 @@ pub async fn list(
     last: usize,
     scheduler: &str,
 ) -> Result<Vec<Line>, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let mut lines = Vec::new();
     let mut token = String::new();
     while lines.len() < last {
@@ -24,10 +24,13 @@ pub async fn list(
             page_size: u32::try_from((last - lines.len()).min(100)).unwrap_or(1),
             page_token: token,
         };
-        let response = connection.client.list_updates(request).await;
-        let response = response
-            .map_err(|status| connection.fault(&status))?
-            .into_inner();
+        let response = connection
+            .ask(|mut client| {
+                let request = request.clone();
+                async move { client.list_updates(request).await }
+            })
+            .await;
+        let response = response.map_err(|status| connection.fault(&status))?;
         lines.extend(response.updates.iter().map(line));
         token = response.next_page_token;
         if token.is_empty() {
@@ -61,12 +64,17 @@ fn word(state: pb::UpdateState) -> &'static str {
 
 /// Stops an update, and gives it as it then stands.
 pub async fn stop(id: &str, scheduler: &str) -> Result<Line, FaultReport> {
-    let mut connection = Connection::open(scheduler).await?;
+    let connection = Connection::open(scheduler).await?;
     let request = pb::StopUpdateRequest {
         update_id: id.to_string(),
         pipeline_id: String::new(),
     };
-    let response = connection.client.stop_update(request).await;
+    let response = connection
+        .ask(|mut client| {
+            let request = request.clone();
+            async move { client.stop_update(request).await }
+        })
+        .await;
     let response = response.map_err(|status| connection.fault(&status))?;
-    Ok(line(&response.into_inner().update.unwrap_or_default()))
+    Ok(line(&response.update.unwrap_or_default()))
 }

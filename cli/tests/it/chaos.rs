@@ -156,7 +156,7 @@ impl Lane {
         let mut child = program::start(&self.folder(), &arguments, &variables)?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
         let mut lines = BufReader::new(stdout).lines();
-        let told = tokio::time::timeout(Duration::from_secs(60), lines.next_line())
+        let told = tokio::time::timeout(LIMIT, lines.next_line())
             .await
             .map_err(|_| "the scheduler does not listen".to_string())?
             .map_err(words)?
@@ -271,7 +271,7 @@ impl Lane {
                 let mut draining = self.executors.remove(0);
                 signal(&draining, "TERM").await?;
                 self.add_executor()?;
-                let ended = tokio::time::timeout(Duration::from_secs(40), draining.wait()).await;
+                let ended = tokio::time::timeout(LIMIT, draining.wait()).await;
                 ended
                     .map_err(|_| "an executor did not end after SIGTERM".to_string())?
                     .map_err(words)?;

@@ -401,3 +401,131 @@ fn an_update_without_executors_fails_and_changes_nothing() {
         }
     });
 }
+
+/// The rows of some targets after an update on a cluster of so many executors and slots.
+async fn on_a_cluster(
+    pipeline: &Pipeline,
+    (executors, slots): (usize, usize),
+    targets: &[&str],
+) -> Outcome<Vec<Vec<crate::cells::Row>>> {
+    let cluster = TestCluster::start(executors, slots).await?;
+    let name = format!("out-{executors}-{slots}");
+    let storage = Path::new(&pipeline.dir()).join(&name);
+    let report = update(pipeline, &storage, &cluster.options()).await?;
+    if report.state != UpdateState::Completed {
+        return Err(format!("{name}: {report:#?}"));
+    }
+    let mut tables = Vec::new();
+    for target in targets {
+        let mut rows = Rows::read(&pipeline.lake, &format!("{name}/tables/{target}"))
+            .await?
+            .rows;
+        rows.sort();
+        tables.push(rows);
+    }
+    Ok(tables)
+}
+
+fn row(cells: &[Option<&str>]) -> crate::cells::Row {
+    cells.iter().map(|c| c.map(str::to_string)).collect()
+}
+
+/// Every row of every file is read once, whether there are fewer tasks at a time than files or more: of
+/// a table's files, of files of lines, and of both in one query.
+#[test]
+fn each_file_is_read_once_by_one_task() {
+    const FILES: usize = 64;
+    play(|| async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let lake = Lake::folder(&scratch.path().join("lake"))?;
+        lake.store()?;
+        let fact = NewTable {
+            columns: vec![column("d", "date"), column("x", "long")],
+            ..NewTable::default()
+        };
+        lake.create("src/fact", &fact).await?;
+        let rows =
+            "SELECT DATE '2026-03-09' AS d, CAST(1 AS BIGINT) AS x FROM generate_series(1, 1000)";
+        let lines = "{\"d\": \"2026-03-09\", \"x\": 1}\n".repeat(1000);
+        for number in 0..FILES {
+            append(&lake, "src/fact", rows).await?;
+            let file = format!("lines/{number}.json");
+            lake.write(&file, lines.clone().into_bytes()).await?;
+        }
+        let read = "read_files('{dir}/lines', format => 'json', schema => 'd DATE, x BIGINT')";
+        let flow = |name: &str, from: &str| {
+            format!(
+                "CREATE STREAMING TABLE {name} FLOW REPLACE WHERE d >= DATE '2026-03-05' BY NAME
+                SELECT d, COUNT(*) AS n, SUM(x) AS x FROM {from} GROUP BY ALL;\n"
+            )
+        };
+        let both = format!("(SELECT d, x FROM fact UNION ALL SELECT d, x FROM {read})");
+        let sql = [flow("a", "fact"), flow("b", read), flow("c", &both)].concat();
+        let at = scratch.path().join("pipeline");
+        std::fs::create_dir_all(&at).map_err(words)?;
+        let mut pipeline = Pipeline::new(&at, lake).source("fact").sql(&sql);
+        pipeline.keys = "allowed_paths: [\"{dir}/\"]\n".into();
+        pipeline.write()?;
+        let sum = |n: &str| vec![row(&[Some("2026-03-09"), Some(n), Some(n)])];
+        let expected = [sum("64000"), sum("64000"), sum("128000")];
+        for shape in [(2, 2), (1, 1), (1, FILES)] {
+            let found = on_a_cluster(&pipeline, shape, &["a", "b", "c"]).await?;
+            if found != expected {
+                return Err(format!("{shape:?} executors and slots: {found:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Zeros of both signs, all kinds of NaN and nulls are one group each, in whatever tasks they are met.
+#[test]
+fn equal_keys_meet_in_one_task() {
+    play(|| async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let lake = Lake::folder(&scratch.path().join("lake"))?;
+        lake.store()?;
+        let fact = NewTable {
+            columns: vec![column("k", "double"), column("x", "long")],
+            ..NewTable::default()
+        };
+        lake.create("src/fact", &fact).await?;
+        for key in [
+            "0.0",
+            "-0.0",
+            "'NaN'",
+            "-CAST('NaN' AS DOUBLE)",
+            "NULL",
+            "NULL",
+            "1.0",
+        ] {
+            let row = format!("SELECT CAST({key} AS DOUBLE) AS k, CAST(1 AS BIGINT) AS x");
+            append(&lake, "src/fact", &row).await?;
+        }
+        let sql = "CREATE STREAMING TABLE g FLOW REPLACE WHERE k IS NULL OR k = k BY NAME
+            SELECT k, COUNT(*) AS n, SUM(x) AS x FROM fact GROUP BY k;
+            CREATE STREAMING TABLE kinds FLOW REPLACE WHERE n >= 0 BY NAME SELECT COUNT(DISTINCT k) AS n FROM fact;
+            CREATE STREAMING TABLE j FLOW REPLACE WHERE n >= 0 BY NAME
+            SELECT a.k, COUNT(*) AS n FROM fact a JOIN fact b ON a.k = b.k GROUP BY a.k;";
+        let at = scratch.path().join("pipeline");
+        std::fs::create_dir_all(&at).map_err(words)?;
+        let pipeline = Pipeline::new(&at, lake).source("fact").sql(sql);
+        pipeline.write()?;
+        for shape in [(1, 1), (4, 2)] {
+            let found = on_a_cluster(&pipeline, shape, &["g", "kinds", "j"]).await?;
+            let counts = |rows: &[crate::cells::Row], at: usize| {
+                let mut counts: Vec<String> = rows.iter().filter_map(|r| r[at].clone()).collect();
+                counts.sort();
+                counts
+            };
+            let (groups, kinds, joined) = (&found[0], &found[1], &found[2]);
+            let sums = (counts(groups, 1), counts(groups, 2), counts(joined, 1));
+            let four = ["1", "2", "2", "2"].map(str::to_string).to_vec();
+            let three = ["1", "4", "4"].map(str::to_string).to_vec();
+            if sums != (four.clone(), four, three) || counts(kinds, 0) != ["3"] {
+                return Err(format!("{shape:?} executors and slots: {found:?}"));
+            }
+        }
+        Ok(())
+    });
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::prelude::SessionContext;
+use tokio::process::Child;
 
 use crate::lake::{Lake, NewTable, arrow_schema, batches, files};
 use crate::pipeline::{Pipeline, STORAGE, target};
@@ -146,7 +147,7 @@ async fn commits_told(pipeline: &Pipeline) -> Outcome<Vec<String>> {
 }
 
 /// Vacuum leaves the files that the newest version names, and no other.
-async fn vacuumed(pipeline: &Pipeline) -> Outcome {
+pub async fn vacuumed(pipeline: &Pipeline) -> Outcome {
     let place = target("t");
     let named = files(&pipeline.lake.open(&place).await?)?;
     let rows = pipeline.lake.all_rows(&place).await?;
@@ -345,6 +346,73 @@ fn killed_from_outside_at_any_moment() {
     });
 }
 
+/// A run that stands still at a step, with files staged, as long as the file `hold` is there.
+async fn held(pipeline: &Pipeline, arguments: &[&str], step: &str, hold: &Path) -> Outcome<Child> {
+    let variables = [
+        ("WINDROW_HOLD_AT", step),
+        ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
+    ];
+    let mut child = pipeline.start("run", arguments, &variables)?;
+    while orphans(pipeline).await? == 0 {
+        if let Some(status) = child.try_wait().map_err(words)? {
+            return Err(format!("it ended with {status} and staged nothing"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(child)
+}
+
+/// Two overrides of ranges that share files but no row, at once: both are done in the end, and neither
+/// takes back what the other one wrote.
+#[test]
+fn two_overrides_at_once() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let start = prepared(&scratch.path().join("start"), 30).await?;
+        let override_of = |day: &str| {
+            let predicate = format!("t=d = DATE '{day}'");
+            [
+                "--replace-where".to_string(),
+                predicate,
+                NOW[0].into(),
+                NOW[1].into(),
+            ]
+        };
+        let (one, other) = (override_of("2026-03-07"), override_of("2026-03-08"));
+        let one: Vec<&str> = one.iter().map(String::as_str).collect();
+        let other: Vec<&str> = other.iter().map(String::as_str).collect();
+        let clean = twin(&start, &scratch.path().join("clean"))?;
+        for arguments in [&one, &other] {
+            clean.call("run", arguments).await?.expect_exit(0)?;
+        }
+        let expected = clean.lake.all_rows(&target("t")).await?;
+        for step in ["after_stage", "before_commit"] {
+            let pipeline = twin(&start, &scratch.path().join(step))?;
+            let hold = scratch.path().join(format!("hold-{step}"));
+            std::fs::write(&hold, "").map_err(words)?;
+            let child = held(&pipeline, &one, step, &hold).await?;
+            pipeline.call("run", &other).await?.expect_exit(0)?;
+            std::fs::remove_file(&hold).map_err(words)?;
+            let ended = crate::program::end(child).await?;
+            if ended.exit != Some(0) {
+                let report = ended.report()?;
+                if report["flows"][0]["error"]["code"] != "CONCURRENT_UPDATE" {
+                    return Err(format!("{step}: {}", ended.told()));
+                }
+                pipeline.call("run", &one).await?.expect_exit(0)?;
+            }
+            let rows = pipeline.lake.all_rows(&target("t")).await?;
+            if let Some(difference) = cells::difference(&rows, &expected) {
+                return Err(format!("{step}: {difference}"));
+            }
+            vacuumed(&pipeline)
+                .await
+                .map_err(|e| format!("{step}: {e}"))?;
+        }
+        Ok(())
+    });
+}
+
 /// Data files are there before their commit. No vacuum may take those of an update under way.
 #[test]
 fn vacuum_while_an_update_holds_its_files() {
@@ -357,17 +425,7 @@ fn vacuum_while_an_update_holds_its_files() {
 
         let hold = scratch.path().join("hold");
         std::fs::write(&hold, "").map_err(words)?;
-        let child = start.start(
-            "run",
-            &NOW,
-            &[
-                ("WINDROW_HOLD_AT", "after_stage"),
-                ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
-            ],
-        )?;
-        while orphans(&start).await? == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let child = held(&start, &NOW, "after_stage", &hold).await?;
         let refused = start.call("vacuum", &["--retention-hours", "0"]).await?;
         if refused.exit != Some(2) || !refused.told().contains("VACUUM_UPDATE_RUNNING") {
             return Err(format!("vacuum was not refused: {}", refused.told()));
@@ -413,17 +471,7 @@ fn the_window_changes_while_a_part_of_it_is_refreshed() {
 
         let hold = scratch.path().join("hold");
         std::fs::write(&hold, "").map_err(words)?;
-        let child = start.start(
-            "run",
-            &NOW,
-            &[
-                ("WINDROW_HOLD_AT", "before_commit"),
-                ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
-            ],
-        )?;
-        while orphans(&start).await? == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let child = held(&start, &NOW, "before_commit", &hold).await?;
         let foreign = "SELECT DATE '2026-03-07' AS d, 1 AS k, -5 AS x UNION ALL SELECT DATE '2026-01-07', 1, -6";
         append(&start, &target("t"), foreign).await?;
         std::fs::remove_file(&hold).map_err(words)?;

@@ -6,10 +6,12 @@
 //! have modules of their own.
 
 mod cells;
+mod certificates;
 mod chaos;
 mod cluster;
 mod crash;
 mod deploy;
+mod faults;
 mod foreign;
 mod histories;
 mod inside;
@@ -24,6 +26,10 @@ mod scenario;
 mod scenarios;
 mod scheduler;
 mod spark;
+
+/// Windrow's allocator: much of what these tests do is Windrow in their own process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What went wrong, in words; tests panic with it at their outermost level.
 type Outcome<T = ()> = Result<T, String>;

@@ -157,12 +157,13 @@ impl Pipeline {
         self.write()?;
         let folder = self.folder.to_string_lossy().into_owned();
         let mut all = vec![command];
-        // `verify FLOW PIPELINE`: the flow comes first.
-        let (flow, arguments) = match arguments {
+        // `verify FLOW PIPELINE`, `backfill list PIPELINE`: the word comes first.
+        let (word, arguments) = match arguments {
             [flow, rest @ ..] if command == "verify" => (Some(flow), rest),
+            [word, rest @ ..] if command == "backfill" && *word == "list" => (Some(word), rest),
             _ => (None, arguments),
         };
-        all.extend(flow);
+        all.extend(word);
         all.push(folder.as_str());
         all.extend(arguments);
         if !arguments.contains(&"--output") {

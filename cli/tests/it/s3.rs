@@ -115,7 +115,7 @@ fn row(cells: &[&str]) -> Vec<String> {
 }
 
 /// A source with one row for each of ten days, and the pipeline that reads the last ones.
-async fn pipeline(server: &Server, folder: &std::path::Path) -> Outcome<Pipeline> {
+pub async fn pipeline(server: &Server, folder: &std::path::Path) -> Outcome<Pipeline> {
     let sql =
         "CREATE STREAMING TABLE t FLOW REPLACE WHERE d >= '2026-03-05' BY NAME SELECT d, x FROM s;";
     let pipeline = Pipeline::new(folder, server.lake()?).source("s").sql(sql);

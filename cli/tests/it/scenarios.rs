@@ -16,9 +16,12 @@ macro_rules! scenarios {
 scenarios! {
     backfill {
         a_commit_for_each_slice
+        boundary_rows_once
+        gaps_between_windows
         refused
         slices_that_fail
         the_whole_range_at_once
+        what_is_missing
     }
     replace_where {
         aggregates_after_deletes
@@ -54,6 +57,7 @@ scenarios! {
         worked_example
     }
     overrides {
+        between_two_nightly_runs
         correct_one_table_over_a_period
         full_refresh_forgets_history
         initial_load_of_years
@@ -103,6 +107,7 @@ scenarios! {
     }
     incremental {
         appended_rows_touch_no_file
+        a_source_from_a_backup
         columns_that_nobody_reads
         groups_take_new_rows_in
         override_over_a_passing_state

@@ -82,6 +82,17 @@ pub fn session_config(time_zone: &str) -> SessionConfig {
     config
 }
 
+/// What a clock in `zone` shows at an instant; both in microseconds. `None` beyond the calendar, and for
+/// an unknown zone.
+pub fn local_time(zone: &str, instant: i64) -> Option<i64> {
+    time::Zone::find(zone)?.to_local(instant)
+}
+
+/// The instant at which a clock in `zone` first shows a local time; both in microseconds.
+pub fn instant(zone: &str, local: i64) -> Option<i64> {
+    time::Zone::find(zone)?.to_instant(local)
+}
+
 /// The analyzer rules of a session: Spark's meaning first, then DataFusion's own, then what makes
 /// joins of subqueries.
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {

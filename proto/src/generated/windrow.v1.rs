@@ -791,6 +791,57 @@ pub struct StartBackfillRequest {
     pub now: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(string, tag = "11")]
     pub idempotency_token: ::prost::alloc::string::String,
+    /// all (also when empty), missing for what is not processed, or failed for what was tried in vain. With the
+    /// latter two, empty bounds are those of what is known.
+    #[prost(string, tag = "12")]
+    pub only: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PlanBackfillRequest {
+    /// The backfill as it would be started.
+    #[prost(message, optional, tag = "1")]
+    pub backfill: ::core::option::Option<StartBackfillRequest>,
+}
+/// A range of a flow's past.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PastRange {
+    #[prost(string, tag = "1")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub to: ::prost::alloc::string::String,
+    /// MISSING when nobody ever processed it, FAILED when the last backfill that tried has failed, PENDING when a
+    /// backfill has it before it. Empty when nobody asked.
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+    /// The backfill that failed, or that has not come to it.
+    #[prost(string, tag = "4")]
+    pub backfill_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PlanBackfillResponse {
+    /// What is wrong with the pipeline or the request; there is no plan then.
+    #[prost(message, repeated, tag = "1")]
+    pub faults: ::prost::alloc::vec::Vec<Fault>,
+    #[prost(string, tag = "2")]
+    pub flow: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub column: ::prost::alloc::string::String,
+    /// Half-open bounds.
+    #[prost(string, tag = "4")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub to: ::prost::alloc::string::String,
+    /// The calendar's unit of its slices; empty for a single one.
+    #[prost(string, tag = "6")]
+    pub by: ::prost::alloc::string::String,
+    /// What is not processed between the bounds; empty unless the request asks only for that.
+    #[prost(message, repeated, tag = "7")]
+    pub open: ::prost::alloc::vec::Vec<PastRange>,
+    /// What it would compute.
+    #[prost(message, repeated, tag = "8")]
+    pub slices: ::prost::alloc::vec::Vec<PastRange>,
+    #[prost(string, repeated, tag = "9")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartBackfillResponse {
@@ -1326,6 +1377,31 @@ pub mod pipeline_service_client {
                 .insert(GrpcMethod::new("windrow.v1.PipelineService", "StartBackfill"));
             self.inner.unary(req, path, codec).await
         }
+        /// What a backfill would do, and which ranges of the past are open. Nothing is written.
+        pub async fn plan_backfill(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PlanBackfillRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PlanBackfillResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/windrow.v1.PipelineService/PlanBackfill",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("windrow.v1.PipelineService", "PlanBackfill"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Queues what is left of an earlier backfill as an update.
         pub async fn resume_backfill(
             &mut self,
@@ -1555,6 +1631,14 @@ pub mod pipeline_service_server {
             request: tonic::Request<super::StartBackfillRequest>,
         ) -> std::result::Result<
             tonic::Response<super::StartBackfillResponse>,
+            tonic::Status,
+        >;
+        /// What a backfill would do, and which ranges of the past are open. Nothing is written.
+        async fn plan_backfill(
+            &self,
+            request: tonic::Request<super::PlanBackfillRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PlanBackfillResponse>,
             tonic::Status,
         >;
         /// Queues what is left of an earlier backfill as an update.
@@ -2286,6 +2370,51 @@ pub mod pipeline_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StartBackfillSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/windrow.v1.PipelineService/PlanBackfill" => {
+                    #[allow(non_camel_case_types)]
+                    struct PlanBackfillSvc<T: PipelineService>(pub Arc<T>);
+                    impl<
+                        T: PipelineService,
+                    > tonic::server::UnaryService<super::PlanBackfillRequest>
+                    for PlanBackfillSvc<T> {
+                        type Response = super::PlanBackfillResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PlanBackfillRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PipelineService>::plan_backfill(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PlanBackfillSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

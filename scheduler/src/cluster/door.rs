@@ -18,9 +18,13 @@ use tonic::{Request, Response, Status};
 use windrow_executor::link::same_version;
 
 use super::Runtime;
+use super::slots::Slots;
 
 /// See the module's description.
-pub(crate) struct Door(pub(crate) Runtime);
+pub(crate) struct Door {
+    pub(crate) runtime: Runtime,
+    pub(crate) slots: Slots,
+}
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -34,7 +38,15 @@ fn closed<T>(what: &str) -> Answer<T> {
 impl SchedulerGrpc for Door {
     async fn poll_work(&self, request: Request<PollWorkParams>) -> Answer<PollWorkResult> {
         same_version(request.metadata())?;
-        self.0.poll_work(request).await
+        let asked = request.get_ref();
+        let executor = asked.metadata.as_ref().map(|m| m.id.clone());
+        let free = asked.num_free_vcores as usize;
+        let answer = self.runtime.poll_work(request).await?;
+        if let Some(executor) = executor {
+            self.slots
+                .told(&executor, free, answer.get_ref().tasks.len());
+        }
+        Ok(answer)
     }
 
     async fn executor_stopped(
@@ -42,7 +54,7 @@ impl SchedulerGrpc for Door {
         request: Request<ExecutorStoppedParams>,
     ) -> Answer<ExecutorStoppedResult> {
         same_version(request.metadata())?;
-        self.0.executor_stopped(request).await
+        self.runtime.executor_stopped(request).await
     }
 
     async fn get_job_status(
@@ -50,7 +62,7 @@ impl SchedulerGrpc for Door {
         request: Request<GetJobStatusParams>,
     ) -> Answer<GetJobStatusResult> {
         same_version(request.metadata())?;
-        self.0.get_job_status(request).await
+        self.runtime.get_job_status(request).await
     }
 
     async fn register_executor(

@@ -17,15 +17,19 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 use windrow_executor::failure::{self, RemoteError};
+use windrow_executor::link::Link;
 use windrow_executor::local;
 use windrow_executor::process::MESSAGE_BYTES;
 use windrow_executor::stage::{StageExec, StagedFile};
-use windrow_executor::stores::with_stores;
+use windrow_executor::stores::{self, PlanOptions};
+use windrow_executor::trace;
 
 use super::shape::{self, Shape};
 use super::{Cluster, results};
 use crate::engine::StageJob;
+use crate::spans;
 
 /// Between the end of a job as it is told and as it can be looked at, and between two attempts.
 const SOON: Duration = Duration::from_millis(10);
@@ -63,7 +67,6 @@ pub(super) async fn run(
             "a job's plan ends in the staged-file writer".into(),
         ));
     };
-    let context = context(state, job)?;
     let mut last = String::new();
     for number in 0..cluster.options.attempts.max(1) {
         if number > 0 {
@@ -79,7 +82,10 @@ pub(super) async fn run(
             tokio::time::sleep(SOON * (1 << number.min(8))).await;
         }
         let plan: Arc<dyn ExecutionPlan> = Arc::new(stage.with_attempt(number));
-        match attempt(cluster, job, context.clone(), plan).await? {
+        let span = trace::new_span_id();
+        let session = context(state, job, &span, &cluster.options.link)?;
+        let tried = attempt(cluster, job, session, plan);
+        match tried.instrument(spans::attempt(number, &span)).await? {
             Ended::Staged(files) => {
                 cluster.done.fetch_add(1, Ordering::Relaxed);
                 return Ok(files);
@@ -113,11 +119,29 @@ impl Drop for Counted {
     }
 }
 
-/// The session of a job: that of the flow, with what the runtime and the executors need to know.
-fn context(state: &SessionState, job: &StageJob) -> Result<Arc<SessionContext>, DataFusionError> {
-    let config = with_stores(state.config().clone(), &job.stores)
+/// The session of a job: that of the flow, with what the runtime and the executors need to know. `span`
+/// is what its tasks belong to in the update's trace.
+fn context(
+    state: &SessionState,
+    job: &StageJob,
+    span: &str,
+    link: &Link,
+) -> Result<Arc<SessionContext>, DataFusionError> {
+    let told = PlanOptions {
+        stores: stores::written(&job.stores),
+        traceparent: trace::name(&job.update, span),
+        update: job.update.clone(),
+        flow: job.flow.clone(),
+        slice: job.slice as u64,
+    };
+    let config = state
+        .config()
+        .clone()
+        .with_option_extension(told)
         .upgrade_for_ballista()
         .with_ballista_adaptive_query_planner(false)
+        // What executors know by themselves gives way to the settings of a job.
+        .with_ballista_use_tls(link.has_tls())
         // A task of several partitions could not be counted and tried alone.
         .set_u64("ballista.scheduler.max_partitions_per_task", 1)
         .set_u64("ballista.client.io_retries_times", 1)
@@ -181,6 +205,7 @@ async fn attempt(
         .submit_physical_plan(&name, context, plan, Some(tell))
         .await
         .map_err(not_run)?;
+    tracing::Span::current().record("job", id.to_string());
     let mut running = Running {
         cluster: cluster.clone(),
         id: id.clone(),

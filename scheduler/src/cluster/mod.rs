@@ -5,13 +5,14 @@
 //! begun anew by us, under another attempt, and the result of a job counts only if none of its
 //! stages ran twice and each partition of the result is there once. `job` runs one, `shape` makes a
 //! plan fit for it, `results` fetches what it staged, `door` is what executors see,
-//! `attendance` who of them is there.
+//! `attendance` who of them is there, `slots` how busy they are.
 
 mod attendance;
 mod door;
 mod job;
 mod results;
 mod shape;
+mod slots;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,6 +32,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tonic::service::RoutesBuilder;
+use windrow_delta::figures::Figures;
 use windrow_executor::codec::WindrowCodec;
 use windrow_executor::link::Link;
 use windrow_executor::process::{MESSAGE_BYTES, task_config};
@@ -40,6 +42,7 @@ use windrow_proto::v1::executor_service_server::ExecutorServiceServer;
 use crate::engine::{StageEngine, StageJob};
 use attendance::Attendance;
 use door::Door;
+use slots::Slots;
 
 pub(crate) type Runtime = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
@@ -85,6 +88,7 @@ pub struct Cluster {
     runtime: Runtime,
     state: BallistaCluster,
     attendance: Attendance,
+    slots: Slots,
     /// The threads that serve; those of an update end with it.
     serving: tokio::runtime::Handle,
     options: ClusterOptions,
@@ -143,6 +147,7 @@ impl Cluster {
         let runtime = create_scheduler(state.clone(), config).await?;
         Ok(Self {
             attendance: Attendance::new(runtime.clone()),
+            slots: Slots::default(),
             serving: tokio::runtime::Handle::current(),
             runtime,
             state,
@@ -194,9 +199,12 @@ impl Cluster {
     pub fn add_routes(&self, routes: &mut RoutesBuilder) {
         routes.add_service(ExecutorServiceServer::new(self.attendance.clone()));
         routes.add_service(
-            SchedulerGrpcServer::new(Door(self.runtime.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES)
-                .max_encoding_message_size(MESSAGE_BYTES),
+            SchedulerGrpcServer::new(Door {
+                runtime: self.runtime.clone(),
+                slots: self.slots.clone(),
+            })
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES),
         );
     }
 
@@ -241,55 +249,43 @@ impl StageEngine for Cluster {
         Some(slots.max(1))
     }
 
-    async fn metrics(&self) -> String {
+    async fn metrics(&self, to: &mut Figures) {
         let executors = self.executors().await;
-        let slots: usize = executors.iter().map(|e| e.slots).sum();
+        let (free, busy) = self.slots.count(&executors);
         let all = self.waiting.load(Ordering::Relaxed);
         let running = self.jobs_running();
-        let mut text = String::new();
-        for (name, kind, help, value) in [
-            (
-                "windrow_executors",
-                "gauge",
-                "Executors that are there.",
-                executors.len() as u64,
-            ),
-            (
-                "windrow_executor_slots",
-                "gauge",
-                "Tasks that they can run at a time.",
-                slots as u64,
-            ),
-            (
-                "windrow_queued_slices",
-                "gauge",
-                "Slices that wait.",
-                all.saturating_sub(running),
-            ),
-            (
-                "windrow_running_slices",
-                "gauge",
-                "Slices that are computed.",
-                running,
-            ),
-            (
-                "windrow_staged_slices_total",
-                "counter",
-                "Slices that executors staged.",
-                self.jobs_done(),
-            ),
-            (
-                "windrow_retried_slices_total",
-                "counter",
-                "Attempts at a slice after its first one.",
-                self.jobs_retried(),
-            ),
-        ] {
-            text.push_str(&format!(
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-            ));
-        }
-        text
+        to.gauge(
+            "windrow_executors",
+            "Executors that are there.",
+            executors.len() as u64,
+        );
+        to.by(
+            "windrow_executor_slots",
+            "gauge",
+            "Tasks that they can run at a time, by whether they do.",
+            "state",
+            [("free", free as u64), ("busy", busy as u64)],
+        );
+        to.gauge(
+            "windrow_queued_slices",
+            "Slices that wait.",
+            all.saturating_sub(running),
+        );
+        to.gauge(
+            "windrow_running_slices",
+            "Slices that are computed.",
+            running,
+        );
+        to.counter(
+            "windrow_staged_slices_total",
+            "Slices that executors staged.",
+            self.jobs_done(),
+        );
+        to.counter(
+            "windrow_retried_slices_total",
+            "Attempts at a slice after its first one.",
+            self.jobs_retried(),
+        );
     }
 
     fn is_distributed(&self) -> bool {

@@ -1,12 +1,14 @@
 //! Between the messages of `windrow.v1` and what the scheduler works with.
 
 use chrono::{DateTime, Utc};
+use windrow_flows::calendar;
 use windrow_proto::v1 as pb;
 
 use super::error::ServiceError;
 use super::live::{Flows, Live, Told};
 use super::pipelines::Known;
 use super::record::{PipelineRecord, Request, State, UpdateRecord};
+use crate::backfill::Preview;
 use crate::events::{Event, event_json};
 use crate::ledger::{Kept, SliceState};
 use crate::report::{
@@ -381,6 +383,37 @@ pub(crate) fn backfill(kept: &Kept, active: Option<String>, with_slices: bool) -
         } else {
             Vec::new()
         },
+    }
+}
+
+pub(crate) fn preview(preview: Preview) -> pb::PlanBackfillResponse {
+    let open = preview.open.into_iter().flatten();
+    pb::PlanBackfillResponse {
+        faults: Vec::new(),
+        flow: preview.flow,
+        column: preview.column,
+        from: preview.from,
+        to: preview.to,
+        by: preview.by.unwrap_or_default(),
+        open: open
+            .map(|o| pb::PastRange {
+                from: calendar::shown(o.from),
+                to: calendar::shown(o.to),
+                state: o.state.word().into(),
+                backfill_id: o.backfill.unwrap_or_default(),
+            })
+            .collect(),
+        slices: preview
+            .slices
+            .into_iter()
+            .map(|(from, to, state)| pb::PastRange {
+                from,
+                to,
+                state: state.map(|s| s.word().to_string()).unwrap_or_default(),
+                backfill_id: String::new(),
+            })
+            .collect(),
+        warnings: preview.warnings,
     }
 }
 

@@ -30,6 +30,8 @@ pub enum ServiceError {
     Full { what: &'static str, limit: usize },
     #[error("this scheduler is stopping and takes no new updates")]
     Stopping,
+    #[error("this scheduler does not lead: {} does", .leader.as_deref().unwrap_or("another one"))]
+    NotLeading { leader: Option<String> },
     #[error("{what}")]
     WrongRequest { what: String },
     #[error("{}", .0.message)]
@@ -61,6 +63,7 @@ impl ServiceError {
             Self::Contended { .. } => "RECORD_CONTENDED",
             Self::Full { .. } => "SCHEDULER_FULL",
             Self::Stopping => "SCHEDULER_STOPPING",
+            Self::NotLeading { .. } => "NOT_LEADING",
             Self::WrongRequest { .. } => "WRONG_REQUEST",
             Self::Refused(fault) => fault.code,
             Self::Table(error) => error.code(),
@@ -78,7 +81,7 @@ impl ServiceError {
             Self::AlreadyRunning { .. } => Code::FailedPrecondition,
             Self::Edited { .. } | Self::Contended { .. } => Code::Aborted,
             Self::Full { .. } => Code::ResourceExhausted,
-            Self::Stopping | Self::Table(_) => Code::Unavailable,
+            Self::Stopping | Self::NotLeading { .. } | Self::Table(_) => Code::Unavailable,
             Self::WrongRequest { .. } => Code::InvalidArgument,
             Self::Refused(fault) => match fault.code {
                 "PATH_NOT_ALLOWED" | "OPTION_NOT_ALLOWED" => Code::PermissionDenied,
@@ -97,6 +100,9 @@ impl ServiceError {
             )),
             Self::Full { .. } => Some("try again later, or raise --max-updates".into()),
             Self::Stopping => Some("try again when the next scheduler is up".into()),
+            Self::NotLeading { .. } => {
+                Some("ask the one that leads; this one goes on when that one is gone".into())
+            }
             Self::Edited { .. } | Self::Contended { .. } => {
                 Some("read it again and repeat the change".into())
             }

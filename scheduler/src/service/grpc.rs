@@ -17,6 +17,7 @@ use super::error::ServiceError;
 use super::queue::Found;
 use super::record::{BackfillRequest, PipelineRecord, UpdateRequest};
 use super::{Inner, Service, alone, record};
+use crate::backfill::Backfill;
 use crate::config::PipelineConfig;
 use crate::event_reader::{self, EventFilter};
 use crate::report::FaultReport;
@@ -242,6 +243,36 @@ impl Inner {
         }
     }
 
+    async fn plan_backfill(
+        &self,
+        request: pb::PlanBackfillRequest,
+    ) -> Result<pb::PlanBackfillResponse, ServiceError> {
+        let backfill = given(request.backfill, "backfill")?;
+        let now = clock(backfill.now)?;
+        let config = self.seen(backfill.pipeline.clone()).await?;
+        let options = self.backfill_options(&backfill_request(backfill), now, None);
+        let planned = match options {
+            Ok(options) => {
+                let looked = self.look(async move {
+                    let backfill = Backfill::prepare(config, &options).await?;
+                    Ok::<_, Vec<windrow_flows::fault::Fault>>(backfill.preview())
+                });
+                looked.await?
+            }
+            Err(fault) => Err(vec![fault]),
+        };
+        Ok(match planned {
+            Ok(preview) => convert::preview(preview),
+            Err(faults) => pb::PlanBackfillResponse {
+                faults: faults
+                    .iter()
+                    .map(|f| convert::fault(FaultReport::from(f)))
+                    .collect(),
+                ..pb::PlanBackfillResponse::default()
+            },
+        })
+    }
+
     async fn start(
         self: &Arc<Self>,
         request: pb::StartUpdateRequest,
@@ -268,6 +299,22 @@ fn page_token(token: &str) -> Result<Option<(String, String)>, ServiceError> {
         what: "`page_token` is none of this list".into(),
     })?;
     Ok(Some((name.to_string(), id.to_string())))
+}
+
+fn backfill_request(request: pb::StartBackfillRequest) -> BackfillRequest {
+    BackfillRequest {
+        flow: request.flow,
+        column: some(request.column),
+        from: some(request.from),
+        to: some(request.to),
+        by: some(request.by),
+        parallel: usize::try_from(request.parallel.max(1)).unwrap_or(1),
+        atomic: request.atomic,
+        newest_first: request.newest_first,
+        only: request.only,
+        resumes: false,
+        backfill: None,
+    }
 }
 
 fn update_request(request: pb::StartUpdateRequest) -> UpdateRequest {
@@ -455,20 +502,9 @@ impl PipelineService for Service {
         let request = request.into_inner();
         let started = through(async move {
             let now = clock(request.now)?;
-            let pipeline = inner.kept(request.pipeline).await?;
-            let wanted = record::Request::Backfill(BackfillRequest {
-                flow: request.flow,
-                column: some(request.column),
-                from: some(request.from),
-                to: some(request.to),
-                by: some(request.by),
-                parallel: usize::try_from(request.parallel.max(1)).unwrap_or(1),
-                atomic: request.atomic,
-                newest_first: request.newest_first,
-                resumes: false,
-                backfill: None,
-            });
-            let token = request.idempotency_token;
+            let pipeline = inner.kept(request.pipeline.clone()).await?;
+            let token = request.idempotency_token.clone();
+            let wanted = record::Request::Backfill(backfill_request(request));
             inner.enqueue(pipeline, wanted, now, token).await
         });
         answer(started.await.map(|live| pb::StartBackfillResponse {
@@ -476,6 +512,13 @@ impl PipelineService for Service {
             pipeline_id: live.pipeline_id.clone(),
             backfill_id: live.record().backfill_id.unwrap_or_default(),
         }))
+    }
+
+    async fn plan_backfill(
+        &self,
+        request: Request<pb::PlanBackfillRequest>,
+    ) -> Answer<pb::PlanBackfillResponse> {
+        answer(self.inner.plan_backfill(request.into_inner()).await)
     }
 
     async fn resume_backfill(
@@ -496,6 +539,7 @@ impl PipelineService for Service {
                 parallel: usize::try_from(request.parallel.max(1)).unwrap_or(1),
                 atomic: request.atomic,
                 newest_first: request.newest_first,
+                only: String::new(),
                 resumes: true,
                 backfill: some(request.backfill_id),
             });

@@ -1,24 +1,34 @@
 //! Figures of a scheduler, as Prometheus reads them.
 
-use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use windrow_delta::commit::CONFLICTS;
+use windrow_delta::figures::{Counter, Figures};
+use windrow_delta::traffic;
 
 use super::record::State;
+use crate::report::{FlowReport, FlowStatus};
+use crate::stager::STAGED_BYTES;
 
 /// Counts since this process began, and what is under way.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    completed: AtomicU64,
-    failed: AtomicU64,
-    canceled: AtomicU64,
-    interrupted: AtomicU64,
+    completed: Counter,
+    failed: Counter,
+    canceled: Counter,
+    interrupted: Counter,
+    flows_completed: Counter,
+    flows_failed: Counter,
+    flows_skipped: Counter,
+    flows_canceled: Counter,
     queued: AtomicI64,
     running: AtomicI64,
     watchers: AtomicI64,
-    refused: AtomicU64,
-    rows: AtomicU64,
-    bytes_written: AtomicU64,
-    bytes_scanned: AtomicU64,
+    refused: Counter,
+    rows: Counter,
+    bytes_written: Counter,
+    bytes_scanned: Counter,
+    leading: AtomicI64,
 }
 
 /// Counts one more as long as it lives.
@@ -37,6 +47,10 @@ fn counted(gauge: &AtomicI64) -> Counted<'_> {
 }
 
 impl Metrics {
+    pub(crate) fn leads(&self) {
+        self.leading.store(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn queued(&self) -> Counted<'_> {
         counted(&self.queued)
     }
@@ -59,92 +73,115 @@ impl Metrics {
             State::Canceled => &self.canceled,
             _ => &self.failed,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.add(1);
     }
 
     pub(crate) fn interrupted(&self) {
-        self.interrupted.fetch_add(1, Ordering::Relaxed);
+        self.interrupted.add(1);
     }
 
     /// A request without a right token.
     pub fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.refused.add(1);
     }
 
-    pub(crate) fn wrote(&self, rows: u64, written: u64, scanned: u64) {
-        self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.bytes_written.fetch_add(written, Ordering::Relaxed);
-        self.bytes_scanned.fetch_add(scanned, Ordering::Relaxed);
-    }
-
-    /// The text that `/metrics` answers with.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let gauge = |gauge: &AtomicI64| gauge.load(Ordering::Relaxed).max(0).unsigned_abs();
-        let name = "windrow_updates_total";
-        let _ = writeln!(out, "# HELP {name} Updates that ended, by state.");
-        let _ = writeln!(out, "# TYPE {name} counter");
-        for (state, counter) in [
-            ("COMPLETED", &self.completed),
-            ("FAILED", &self.failed),
-            ("CANCELED", &self.canceled),
-        ] {
-            let _ = writeln!(out, "{name}{{state=\"{state}\"}} {}", count(counter));
-        }
-        let mut one = |name: &str, kind: &str, help: &str, value: u64| {
-            let _ = writeln!(out, "# HELP {name} {help}");
-            let _ = writeln!(out, "# TYPE {name} {kind}");
-            let _ = writeln!(out, "{name} {value}");
+    pub(crate) fn flow_ended(&self, flow: &FlowReport) {
+        let counter = match flow.status {
+            FlowStatus::Completed => &self.flows_completed,
+            FlowStatus::Failed => &self.flows_failed,
+            FlowStatus::Skipped => &self.flows_skipped,
+            FlowStatus::Canceled => &self.flows_canceled,
+            FlowStatus::Planned => return,
         };
-        one(
+        counter.add(1);
+        if flow.status == FlowStatus::Completed {
+            self.rows.add(flow.metrics.num_output_rows);
+            self.bytes_written.add(flow.metrics.bytes_written);
+            self.bytes_scanned.add(flow.metrics.bytes_scanned);
+        }
+    }
+
+    /// What is counted of this process, but for its engine.
+    pub(crate) fn write(&self, to: &mut Figures) {
+        let now = |gauge: &AtomicI64| gauge.load(Ordering::Relaxed).max(0).unsigned_abs();
+        to.gauge(
+            "windrow_leading",
+            "Whether this scheduler leads.",
+            now(&self.leading),
+        );
+        to.by(
+            "windrow_updates_total",
+            "counter",
+            "Updates that ended, by state.",
+            "state",
+            [
+                ("COMPLETED", self.completed.get()),
+                ("FAILED", self.failed.get()),
+                ("CANCELED", self.canceled.get()),
+            ],
+        );
+        to.counter(
             "windrow_updates_interrupted_total",
-            "counter",
             "Updates whose scheduler had gone away.",
-            count(&self.interrupted),
+            self.interrupted.get(),
         );
-        one(
+        to.gauge(
             "windrow_updates_queued",
-            "gauge",
             "Updates that wait for their turn.",
-            gauge(&self.queued),
+            now(&self.queued),
         );
-        one(
+        to.gauge(
             "windrow_updates_running",
-            "gauge",
             "Updates that have their turn.",
-            gauge(&self.running),
+            now(&self.running),
         );
-        one(
-            "windrow_watchers",
-            "gauge",
-            "Streams of WatchUpdate that are open.",
-            gauge(&self.watchers),
-        );
-        one(
-            "windrow_requests_refused_total",
+        to.by(
+            "windrow_flows_total",
             "counter",
-            "Requests without a right token.",
-            count(&self.refused),
+            "Flows that ended, by status.",
+            "status",
+            [
+                ("COMPLETED", self.flows_completed.get()),
+                ("FAILED", self.flows_failed.get()),
+                ("SKIPPED", self.flows_skipped.get()),
+                ("CANCELED", self.flows_canceled.get()),
+            ],
         );
-        one(
+        to.counter(
             "windrow_rows_written_total",
-            "counter",
             "Rows that completed flows wrote.",
-            count(&self.rows),
+            self.rows.get(),
         );
-        one(
+        to.counter(
             "windrow_bytes_written_total",
-            "counter",
             "Bytes of files that completed flows wrote.",
-            count(&self.bytes_written),
+            self.bytes_written.get(),
         );
-        one(
+        to.counter(
             "windrow_bytes_scanned_total",
-            "counter",
             "Bytes of files that completed flows read.",
-            count(&self.bytes_scanned),
+            self.bytes_scanned.get(),
         );
-        out
+        to.counter(
+            "windrow_staged_bytes_total",
+            "Bytes of files that a commit may take.",
+            STAGED_BYTES.get(),
+        );
+        to.counter(
+            "windrow_commit_conflicts_total",
+            "Commits that another writer was faster than.",
+            CONFLICTS.get(),
+        );
+        to.gauge(
+            "windrow_watchers",
+            "Streams of WatchUpdate that are open.",
+            now(&self.watchers),
+        );
+        to.counter(
+            "windrow_requests_refused_total",
+            "Requests without a right token.",
+            self.refused.get(),
+        );
+        traffic::figures(to);
     }
 }

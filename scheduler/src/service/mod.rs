@@ -3,7 +3,8 @@
 //! `pipelines` keeps what clients send, `queue` decides what may begin, `work` does it on threads of
 //! `compute`, `live` and `watch` tell of it, and `backfills` looks after ledgers. `record` and `store`
 //! are what outlives the process, `convert` the way to and from the messages, `grpc` the service
-//! itself, and `server` the port with its tokens and TLS. What an update does is `update`'s and
+//! itself, `server` the port with its tokens and TLS, `standby` the port while another one leads, and
+//! `status` what machines are told. What an update does is `update`'s and
 //! `backfill`'s.
 
 mod auth;
@@ -18,6 +19,8 @@ mod pipelines;
 mod queue;
 mod record;
 pub mod server;
+mod standby;
+mod status;
 mod store;
 mod watch;
 mod work;
@@ -29,11 +32,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use url::Url;
 use windrow_delta::StoreOptions;
+use windrow_delta::figures::Figures;
 
 pub use auth::Token;
 pub use convert::{spec_to_wire, update_state};
 pub use error::ServiceError;
 pub use metrics::Metrics;
+pub use standby::{Leader, Standby};
 
 use crate::engine::StageEngine;
 use crate::lease::Fence;
@@ -63,6 +68,8 @@ pub struct ServiceOptions {
     pub engine: Option<Arc<dyn StageEngine>>,
     /// Asked before every commit whether this process still may.
     pub fence: Option<Arc<dyn Fence>>,
+    /// What is counted of this process.
+    pub metrics: Arc<Metrics>,
 }
 
 /// A scheduler. Clones are handles of the same one.
@@ -130,7 +137,7 @@ impl Service {
                 watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
                 stopping: AtomicBool::new(false),
                 taken_over: tokio::sync::watch::Sender::new(false),
-                metrics: Arc::default(),
+                metrics: options.metrics.clone(),
             }),
         })
     }
@@ -155,10 +162,9 @@ impl Service {
     }
 
     /// What the engine says of itself, as Prometheus reads it.
-    pub(crate) async fn engine_metrics(&self) -> String {
-        match &self.inner.engine {
-            Some(engine) => engine.metrics().await,
-            None => String::new(),
+    pub(crate) async fn engine_metrics(&self, to: &mut Figures) {
+        if let Some(engine) = &self.inner.engine {
+            engine.metrics(to).await;
         }
     }
 

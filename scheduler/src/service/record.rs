@@ -35,6 +35,17 @@ pub(crate) enum State {
 }
 
 impl State {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "QUEUED",
+            Self::Initializing => "INITIALIZING",
+            Self::Running => "RUNNING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+
     pub(crate) fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled)
     }
@@ -74,6 +85,9 @@ pub(crate) struct BackfillRequest {
     pub(crate) parallel: usize,
     pub(crate) atomic: bool,
     pub(crate) newest_first: bool,
+    /// Which part of the range; empty for all.
+    #[serde(default)]
+    pub(crate) only: String,
     /// Goes on with an earlier one.
     pub(crate) resumes: bool,
     /// Which one; `None` for the newest that is not done.

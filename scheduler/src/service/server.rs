@@ -1,20 +1,29 @@
-//! The scheduler's one port: gRPC services, health, figures, behind token and TLS.
+//! The scheduler's one port: gRPC services, health, figures, behind token and TLS. While another
+//! scheduler leads it is `standby`'s.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
 use windrow_proto::v1::FILE_DESCRIPTOR_SET;
 use windrow_proto::v1::pipeline_service_server::PipelineServiceServer;
 
 use super::auth::{Gate, Token, check, is_grpc};
+use super::metrics::Metrics;
+use super::standby::{self, Leader, Standby};
+use super::status::Status;
 use super::{Service, ServiceError};
 
 /// A request holds a pipeline's SQL.
@@ -50,6 +59,8 @@ impl std::fmt::Debug for Tls {
 pub struct ServerOptions {
     /// Port 0 lets the system choose.
     pub bind: SocketAddr,
+    /// Where health and figures are told besides, in plain HTTP and to everybody.
+    pub http: Option<SocketAddr>,
     pub token: Option<Token>,
     pub tls: Option<Tls>,
     /// Others may reach it without TLS, or without having to say who they are.
@@ -125,12 +136,24 @@ fn check_secured(options: &ServerOptions) -> Result<(), ServerError> {
     })
 }
 
-/// A port that is taken and not yet served.
+/// A port that is taken. It tells how the process does as soon as somebody serves it, and on the
+/// port of `http` from here on.
 #[derive(Debug)]
 pub struct Bound {
-    listener: TcpListener,
+    listener: std::net::TcpListener,
     address: SocketAddr,
     options: ServerOptions,
+    status: Status,
+    health: HealthReporter,
+    http: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(http) = &self.http {
+            http.abort();
+        }
+    }
 }
 
 impl Bound {
@@ -144,16 +167,97 @@ impl Bound {
         let failed = |source| ServerError::Bind { bind, source };
         let listener = TcpListener::bind(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self {
-            listener,
+        let status = Status::default();
+        let http = match options.http {
+            None => None,
+            Some(bind) => {
+                let failed = |source| ServerError::Bind { bind, source };
+                Some(status.serve(bind).await.map_err(failed)?)
+            }
+        };
+        let bound = Self {
+            listener: listener.into_std().map_err(failed)?,
             address,
             options,
-        })
+            status,
+            health: HealthReporter::new(),
+            http,
+        };
+        bound.set_health(ServingStatus::NotServing).await;
+        Ok(bound)
     }
 
     /// With the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What is counted of this process.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.status.metrics()
+    }
+
+    async fn set_health(&self, status: ServingStatus) {
+        self.health.set_service_status("", status).await;
+        match status {
+            ServingStatus::Serving => {
+                self.health
+                    .set_serving::<PipelineServiceServer<Service>>()
+                    .await;
+            }
+            _ => {
+                self.health
+                    .set_not_serving::<PipelineServiceServer<Service>>()
+                    .await;
+            }
+        }
+    }
+
+    fn server(&self) -> Result<Server, ServerError> {
+        let server = Server::builder()
+            .accept_http1(true)
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE));
+        let Some(tls) = &self.options.tls else {
+            return Ok(server);
+        };
+        choose_cryptography();
+        let identity = Identity::from_pem(&tls.certificate, &tls.key);
+        let mut config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE);
+        if let Some(ca) = &tls.client_ca {
+            config = config.client_ca_root(Certificate::from_pem(ca));
+        }
+        server.tls_config(config).map_err(|e| ServerError::Tls {
+            reason: with_sources(&e),
+        })
+    }
+
+    /// The same port again, for the next one who serves it.
+    fn incoming(&self) -> Result<TcpIncoming, ServerError> {
+        let bind = self.options.bind;
+        let failed = |source| ServerError::Bind { bind, source };
+        let listener = self.listener.try_clone().map_err(failed)?;
+        let listener = TcpListener::from_std(listener).map_err(failed)?;
+        Ok(TcpIncoming::from(listener).with_nodelay(Some(true)))
+    }
+
+    /// Serves the port while `leader` leads.
+    ///
+    /// # Errors
+    /// `TLS_NOT_USABLE`, or if the port is gone.
+    pub fn stand_by(&self, leader: Leader) -> Result<Standby, ServerError> {
+        let routes = self.common(RoutesBuilder::default())?;
+        let router = routes.into_axum_router();
+        let router = standby::refusing(router.merge(self.status.router()), leader);
+        let mut server = self.server()?.max_connection_age(standby::LONGEST);
+        let (close, closed) = tokio::sync::oneshot::channel::<()>();
+        let served = server
+            .add_routes(self.gated(router))
+            .serve_with_incoming_shutdown(self.incoming()?, async {
+                let _ = closed.await;
+            });
+        Ok(Standby::new(close, tokio::spawn(served)))
     }
 
     /// Serves `service`, and what `services` holds besides, until `end`; then lets the updates that run
@@ -164,59 +268,42 @@ impl Bound {
     pub async fn serve(
         self,
         service: Service,
-        services: RoutesBuilder,
+        mut services: RoutesBuilder,
         end: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
-        let (health, health_server) = tonic_health::server::health_reporter();
-        health.set_serving::<PipelineServiceServer<Service>>().await;
-        let router = self.router(&service, services, health_server)?;
-        let mut server = Server::builder()
-            .accept_http1(true)
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE));
-        if let Some(tls) = &self.options.tls {
-            choose_cryptography();
-            let identity = Identity::from_pem(&tls.certificate, &tls.key);
-            let mut config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE);
-            if let Some(ca) = &tls.client_ca {
-                config = config.client_ca_root(Certificate::from_pem(ca));
-            }
-            server = server.tls_config(config).map_err(|e| ServerError::Tls {
-                reason: with_sources(&e),
-            })?;
-        }
-        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        services.add_service(
+            PipelineServiceServer::new(service.clone())
+                .max_decoding_message_size(LARGEST_REQUEST)
+                .max_encoding_message_size(LARGEST_ANSWER),
+        );
+        let router = self.common(services)?.into_axum_router();
+        let router = router.merge(self.status.router()).fallback(unknown);
         let (close, closed) = tokio::sync::oneshot::channel::<()>();
-        let mut served = tokio::spawn(server.add_routes(router).serve_with_incoming_shutdown(
-            incoming,
-            async {
-                let _ = closed.await;
-            },
-        ));
+        let mut served = tokio::spawn(
+            self.server()?
+                .add_routes(self.gated(router))
+                .serve_with_incoming_shutdown(self.incoming()?, async {
+                    let _ = closed.await;
+                }),
+        );
+        self.status.leads(service.clone());
         // Whether the process lives is told from the start, however much there is to take over.
-        let taking = service.clone();
-        let over = async move {
-            match taking.take_over().await {
-                Ok(()) => std::future::pending().await,
+        let over = async {
+            match service.take_over().await {
+                Ok(()) => {
+                    self.set_health(ServingStatus::Serving).await;
+                    std::future::pending().await
+                }
                 Err(error) => error,
             }
         };
         tokio::select! {
-            ended = &mut served => return Err(ServerError::Ended {
-                reason: match ended {
-                    Ok(Ok(())) => "it ended by itself".into(),
-                    Ok(Err(error)) => with_sources(&error),
-                    Err(error) => error.to_string(),
-                },
-            }),
+            failed = &mut served => return Err(ended(failed)),
             error = over => return Err(error.into()),
             () = end => {}
         }
         service.stop_taking();
-        health
-            .set_not_serving::<PipelineServiceServer<Service>>()
-            .await;
+        self.set_health(ServingStatus::NotServing).await;
         if tokio::time::timeout(self.options.drain, service.until_idle())
             .await
             .is_err()
@@ -231,14 +318,8 @@ impl Bound {
         Ok(())
     }
 
-    fn router(
-        &self,
-        service: &Service,
-        mut services: RoutesBuilder,
-        health: tonic_health::pb::health_server::HealthServer<
-            impl tonic_health::pb::health_server::Health,
-        >,
-    ) -> Result<Routes, ServerError> {
+    /// What a scheduler that waits serves as well: gRPC's own health service, and reflection.
+    fn common(&self, mut services: RoutesBuilder) -> Result<Routes, ServerError> {
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -247,49 +328,34 @@ impl Bound {
         let wrong = |e: tonic_reflection::server::Error| ServerError::Ended {
             reason: format!("the services can't be described: {e}"),
         };
+        let health = HealthService::from_health_reporter(self.health.clone());
         services
-            .add_service(
-                PipelineServiceServer::new(service.clone())
-                    .max_decoding_message_size(LARGEST_REQUEST)
-                    .max_encoding_message_size(LARGEST_ANSWER),
-            )
-            .add_service(health)
+            .add_service(HealthServer::new(health))
             .add_service(reflection().build_v1().map_err(wrong)?)
             .add_service(reflection().build_v1alpha().map_err(wrong)?);
-        let (ready, metrics) = (service.clone(), service.metrics());
-        let is_ready = move || {
-            let is_ready = ready.is_ready();
-            async move {
-                if is_ready {
-                    (StatusCode::OK, "ready\n")
-                } else {
-                    (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-                }
-            }
-        };
-        let measured = service.clone();
-        let figures = move || {
-            let (mut text, measured) = (metrics.text(), measured.clone());
-            let kind = "text/plain; version=0.0.4; charset=utf-8";
-            async move {
-                text.push_str(&measured.engine_metrics().await);
-                ([("content-type", kind)], text)
-            }
-        };
-        let router = services
-            .routes()
-            .into_axum_router()
-            .route("/health/live", get(|| async { "alive\n" }))
-            .route("/health/ready", get(is_ready))
-            .route("/metrics", get(figures))
-            .fallback(unknown);
+        Ok(services.routes())
+    }
+
+    /// Behind the token.
+    fn gated(&self, router: Router) -> Routes {
         let gate = Gate {
             token: self.options.token.clone(),
-            metrics: service.metrics(),
+            metrics: self.status.metrics(),
         };
-        Ok(Routes::from(
-            router.layer(axum::middleware::from_fn_with_state(gate, check)),
-        ))
+        Routes::from(router.layer(axum::middleware::from_fn_with_state(gate, check)))
+    }
+}
+
+/// Why the task that serves a port is over.
+pub(crate) fn ended(
+    ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>,
+) -> ServerError {
+    ServerError::Ended {
+        reason: match ended {
+            Ok(Ok(())) => "it ended by itself".into(),
+            Ok(Err(error)) => with_sources(&error),
+            Err(error) => error.to_string(),
+        },
     }
 }
 
@@ -318,6 +384,7 @@ mod tests {
     fn options(bind: &str, token: bool, tls: bool, client_ca: bool) -> ServerOptions {
         ServerOptions {
             bind: bind.parse().expect("an address"),
+            http: None,
             token: token.then(|| Token::new("sesame").expect("a token")),
             tls: tls.then(|| Tls {
                 certificate: Vec::new(),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use tracing::Instrument;
 use windrow_executor::session::{Engine, EngineOptions};
 use windrow_flows::calendar::Unit;
 use windrow_flows::fault::Fault;
@@ -13,13 +14,14 @@ use super::compute::Compute;
 use super::error::ServiceError;
 use super::live::{Live, Told};
 use super::record::{AtRisk, BackfillRequest, Request, State, UpdateRecord, UpdateRequest};
-use crate::backfill::{Backfill, BackfillOptions, Resume};
+use crate::backfill::{Backfill, BackfillOptions, Only, Resume};
 use crate::config::PipelineConfig;
 use crate::events::{self, Ending, Event, Level, RunningHere};
 use crate::report::{
     FaultReport, FlowMetrics, FlowReport, FlowStatus, Problem, Slices, UpdateReport, UpdateState,
 };
 use crate::slicing::Slicing;
+use crate::spans;
 use crate::spec::PipelineSpec;
 use crate::update::{Update, UpdateOptions};
 
@@ -147,7 +149,10 @@ impl Inner {
             Ok(compute) => compute,
             Err(error) => return Outcome::failed(no_threads(&error.to_string())),
         };
-        let Some(mut task) = compute.spawn(self.clone().work(live.clone(), spec.clone())) else {
+        let span = spans::update(&live.id);
+        span.record("pipeline", &spec.name);
+        let work = self.clone().work(live.clone(), spec.clone());
+        let Some(mut task) = compute.spawn(work.instrument(span.clone())) else {
             return Outcome::failed(no_threads("they have ended"));
         };
         let ended = tokio::select! {
@@ -159,7 +164,7 @@ impl Inner {
         };
         // What has not let go by now ends at its next pause, before it could commit.
         drop(compute);
-        match ended {
+        let outcome = match ended {
             Some(Ok(outcome)) => outcome,
             Some(Err(error)) if !error.is_cancelled() => {
                 let config = spec.config(&self.guard).ok();
@@ -176,7 +181,11 @@ impl Inner {
                 self.closed(&live.record(), config.as_ref(), stopped(), STOPPED)
                     .await
             }
-        }
+        };
+        let state = outcome.state.word();
+        span.record("state", state);
+        span.in_scope(|| tracing::info!(state, "an update ended"));
+        outcome
     }
 
     async fn work(self: Arc<Self>, live: Arc<Live>, spec: PipelineSpec) -> Outcome {
@@ -190,10 +199,12 @@ impl Inner {
                 Ok(options) => self.run_update(&live, config, &options, request).await,
                 Err(fault) => Outcome::refused(&[fault]),
             },
-            Request::Backfill(request) => match self.backfill_options(request, &record) {
-                Ok(options) => self.run_backfill(&live, config, &options).await,
-                Err(fault) => Outcome::refused(&[fault]),
-            },
+            Request::Backfill(request) => {
+                match self.backfill_options(request, record.now, Some(record.id.clone())) {
+                    Ok(options) => self.run_backfill(&live, config, &options).await,
+                    Err(fault) => Outcome::refused(&[fault]),
+                }
+            }
         }
     }
 
@@ -313,11 +324,8 @@ impl Inner {
             tracing::warn!(update = live.id, %error, "the marker of an update that has ended stays");
         }
         self.metrics.ended(record.state);
-        let flows = record.report.iter().flat_map(|r| &r.flows);
-        for flow in flows.filter(|f| f.status == FlowStatus::Completed) {
-            let m = &flow.metrics;
-            self.metrics
-                .wrote(m.num_output_rows, m.bytes_written, m.bytes_scanned);
+        for flow in record.report.iter().flat_map(|r| &r.flows) {
+            self.metrics.flow_ended(flow);
         }
         live.end();
         self.retire(&live.id);
@@ -542,7 +550,7 @@ impl Inner {
     pub(crate) fn options_of(
         &self,
         request: &UpdateRequest,
-        now: Option<chrono::DateTime<Utc>>,
+        now: Option<DateTime<Utc>>,
     ) -> Result<UpdateOptions, Fault> {
         Ok(UpdateOptions {
             refresh: request.refresh.clone(),
@@ -563,13 +571,16 @@ impl Inner {
 }
 
 impl Inner {
-    fn backfill_options(
+    pub(crate) fn backfill_options(
         &self,
         request: &BackfillRequest,
-        record: &UpdateRecord,
+        now: Option<DateTime<Utc>>,
+        id: Option<String>,
     ) -> Result<BackfillOptions, Fault> {
         let by = unit(request.by.as_ref())?;
+        let only = only(&request.only)?;
         Ok(BackfillOptions {
+            only,
             flow: request.flow.clone(),
             column: request.column.clone(),
             from: request.from.clone(),
@@ -583,10 +594,20 @@ impl Inner {
                 (true, None) => Resume::Newest,
                 (true, Some(id)) => Resume::Id(id.clone()),
             },
-            now: record.now,
-            id: Some(record.id.clone()),
+            now,
+            id,
             engine: self.engine.clone(),
             fence: self.fence.clone(),
         })
     }
+}
+
+fn only(word: &str) -> Result<Only, Fault> {
+    if word.is_empty() {
+        return Ok(Only::All);
+    }
+    Only::of_word(word).ok_or_else(|| {
+        Fault::new("WRONG_OPTION", format!("`{word}` is no part of a backfill"))
+            .help(format!("write {}", Only::WORDS))
+    })
 }

@@ -34,7 +34,7 @@ pub const EVERYTHING: &str = "2015-01-01";
 /// Files of the source and of the target in `nothing`.
 const NOTHING_FILES: u64 = 1_000;
 
-const LINES: &str = "\
+pub const LINES: &str = "\
 SELECT l_shipdate AS ship_date, l_orderkey AS order_key, l_linenumber AS line_number, \
 l_partkey AS part_key, l_suppkey AS supplier_key, l_quantity AS quantity, \
 l_extendedprice AS price, \
@@ -84,6 +84,9 @@ impl Bench {
             "growth",
             "choice",
             "expressions",
+            "cluster",
+            "queue",
+            "idle",
         ];
         if let Some(name) = name.filter(|name| !all.contains(name)) {
             return Err(format!("there is no `{name}`, only {}", all.join(", ")).into());
@@ -113,7 +116,10 @@ impl Bench {
                     let rows = (millions * 1e6).max(1.0) as usize;
                     measurements.extend(expressions::run(rows, self.repeat).await?);
                 }
-                _ => measurements.extend(self.choice().await?),
+                "choice" => measurements.extend(self.choice().await?),
+                "cluster" => measurements.extend(self.cluster().await?),
+                "queue" => measurements.push(self.queue().await?),
+                _ => measurements.push(self.idle().await?),
             }
         }
         Ok(measurements)
@@ -152,6 +158,7 @@ impl Bench {
                 extra_peak: Some(64 << 20),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -189,6 +196,7 @@ impl Bench {
                 peak: Some(2 << 30),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -238,6 +246,7 @@ impl Bench {
                 wall: Some(Duration::from_millis(150)),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -290,6 +299,7 @@ impl Bench {
                 peak,
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -380,7 +390,7 @@ impl Bench {
     }
 
     /// A pipeline of one flow over the lake, and a storage where an override wrote all days before.
-    fn history(
+    pub fn history(
         &self,
         lake: &Path,
         scale: f64,

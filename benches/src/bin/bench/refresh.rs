@@ -74,6 +74,7 @@ impl Bench {
                 bytes_ratio: Some(0.05),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -113,6 +114,7 @@ impl Bench {
                 files_removed: Some(3),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -172,6 +174,7 @@ impl Bench {
                 wall: Some(Duration::from_millis(500)),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 
@@ -211,6 +214,7 @@ impl Bench {
                     ratio: (*times == 16).then_some(1.5),
                     ..Target::default()
                 },
+                more: Vec::new(),
             });
         }
         Ok(measurements)
@@ -325,6 +329,7 @@ impl Bench {
                 ratio: Some(1.2),
                 ..Target::default()
             },
+            more: Vec::new(),
         })
     }
 

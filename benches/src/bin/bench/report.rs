@@ -15,6 +15,8 @@ pub struct Target {
     /// Times the baseline's wall time.
     pub ratio: Option<f64>,
     pub wall: Option<Duration>,
+    /// Above the baseline's wall time.
+    pub extra_wall: Option<Duration>,
     /// Bytes above the baseline's peak.
     pub extra_peak: Option<u64>,
     pub peak: Option<u64>,
@@ -30,8 +32,11 @@ pub struct Measurement {
     /// What the baseline does.
     pub against: &'static str,
     pub windrow: Vec<Sample>,
+    /// Empty where there is nothing to compare with.
     pub baseline: Vec<Sample>,
     pub target: Target,
+    /// Bounds that are special to the measurement, in words, with whether they are kept.
+    pub more: Vec<(String, bool)>,
 }
 
 struct Figures {
@@ -52,21 +57,29 @@ fn figures(samples: &[Sample]) -> Figures {
 }
 
 impl Measurement {
+    /// Not a number where there is no baseline.
     fn ratio(&self) -> f64 {
         let (windrow, baseline) = (figures(&self.windrow), figures(&self.baseline));
-        windrow.wall.as_secs_f64() / baseline.wall.as_secs_f64()
+        match self.baseline.is_empty() {
+            true => f64::NAN,
+            false => windrow.wall.as_secs_f64() / baseline.wall.as_secs_f64(),
+        }
     }
 
     /// Each bound with whether it is kept.
     fn bounds(&self) -> Vec<(String, bool)> {
         let (windrow, baseline) = (figures(&self.windrow), figures(&self.baseline));
-        let mut bounds = Vec::new();
+        let mut bounds = self.more.clone();
         if let Some(most) = self.target.ratio {
             let digits = if most < 1.0 { 3 } else { 1 };
             bounds.push((format!("{most:.digits$}x"), self.ratio() <= most));
         }
         if let Some(most) = self.target.wall {
             bounds.push((format!("{} ms", most.as_millis()), windrow.wall <= most));
+        }
+        if let Some(most) = self.target.extra_wall {
+            let kept = windrow.wall <= baseline.wall + most;
+            bounds.push((format!("+{} ms", most.as_millis()), kept));
         }
         if let Some(most) = self.target.extra_peak {
             let kept = windrow.peak <= baseline.peak + most;

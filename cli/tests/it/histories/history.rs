@@ -99,6 +99,25 @@ impl History {
         history
     }
 
+    /// The same history with only so many of its flows, other ones for each seed, and those whose
+    /// targets they read.
+    pub fn with_flows(mut self, count: usize) -> Self {
+        let all = self.flows.len();
+        let mut kept: Vec<usize> = (0..count.min(all))
+            .map(|i| (self.seed as usize + i) % all)
+            .collect();
+        for index in kept.clone() {
+            let query = &self.flows[index].query;
+            let words: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
+            let read = (0..all).filter(|i| words.contains(&format!("f{i}").as_str()));
+            kept.extend(read.filter(|i| self.flows[*i].level < self.flows[index].level));
+        }
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            flow.active = kept.contains(&index);
+        }
+        self
+    }
+
     fn step(&self, chance: &mut Chance, sources: &mut [Source], number: usize) -> Step {
         let mut events = Vec::new();
         let mut special = Special::Nothing;

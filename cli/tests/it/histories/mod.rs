@@ -6,9 +6,11 @@
 //!
 //! as multisets. The right-hand side comes from another storage that is empty before each update.
 //!
-//! `WINDROW_HISTORIES` sets how many histories are played (each has up to eight flows),
-//! `WINDROW_HISTORY_SEED` where their seeds begin: `WINDROW_HISTORIES=1 WINDROW_HISTORY_SEED=17`
-//! plays the history of seed 17 again, `WINDROW_HISTORY_TELL=1` tells what was refused and passed over. A failure is cut down before it is told, as a scenario.
+//! `WINDROW_HISTORIES` sets how many histories are played, `WINDROW_HISTORY_FLOWS` how many of the eight
+//! flows that each one has (more where one reads another's target), `WINDROW_HISTORY_SEED` where their
+//! seeds begin: `WINDROW_HISTORIES=1 WINDROW_HISTORY_SEED=17 WINDROW_HISTORY_FLOWS=8` plays the whole
+//! history of seed 17. `WINDROW_HISTORY_TELL=1` tells what was refused and passed over. A failure is
+//! cut down before it is told, as a scenario.
 
 mod chance;
 mod history;
@@ -31,7 +33,9 @@ use crate::inside;
 /// Histories that are played at the same time.
 const SIDE_BY_SIDE: usize = 2;
 /// Histories of a run without settings.
-const HISTORIES: u64 = 24;
+const HISTORIES: u64 = 500;
+/// Flows of each that are played in a run without settings.
+const FLOWS: u64 = 1;
 /// Each technique must have been reached when so many flows were refreshed.
 const FLOWS_FOR_ALL: usize = 1_000;
 /// Failures that are cut down; of others only the seed is told.
@@ -163,6 +167,7 @@ fn description(history: &History, failure: &Failure) -> String {
 fn incremental_equals_full() {
     let first = setting("WINDROW_HISTORY_SEED", 1);
     let count = setting("WINDROW_HISTORIES", HISTORIES);
+    let flows = setting("WINDROW_HISTORY_FLOWS", FLOWS);
     let next = Arc::new(AtomicU64::new(first));
     let all: Vec<_> = (0..SIDE_BY_SIDE)
         .map(|_| {
@@ -174,7 +179,7 @@ fn incremental_equals_full() {
                     if seed >= first + count {
                         return (seen, failures);
                     }
-                    let history = History::new(seed);
+                    let history = History::new(seed).with_flows(flows as usize);
                     let (one, result) = play(&history).await;
                     seen.add(one);
                     if let Err(failure) = result {
@@ -212,7 +217,7 @@ fn incremental_equals_full() {
             }
         })
         .collect();
-    eprintln!("{count} histories from seed {first}: {seen:#?}");
+    eprintln!("{count} histories from seed {first} with {flows} flows each: {seen:#?}");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     if seen.flows >= FLOWS_FOR_ALL {
         for technique in Technique::ALL {

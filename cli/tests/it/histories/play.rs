@@ -81,6 +81,13 @@ pub struct Player<'a> {
     pub seen: Seen,
 }
 
+/// A folder in memory where the system has one: thousands of small files are written and thrown away.
+fn scratch() -> Outcome<tempfile::TempDir> {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .map_err(words)
+}
+
 /// Everything at once: plays `history` to its end or to its first failure.
 pub async fn play(history: &History) -> (Seen, Result<(), Failure>) {
     let mut player = match Player::new(history).await {
@@ -100,7 +107,7 @@ pub async fn play(history: &History) -> (Seen, Result<(), Failure>) {
 
 impl<'a> Player<'a> {
     async fn new(history: &'a History) -> Outcome<Self> {
-        let scratch = tempfile::tempdir().map_err(words)?;
+        let scratch = scratch()?;
         let lake = Lake::folder(&scratch.path().join("lake"))?;
         lake.store()?;
         let player = Self {

@@ -7,7 +7,7 @@ use crate::program::Ended;
 
 /// Compares a call with the lines below it.
 ///
-/// `exit N`, `error CODE` and `says TEXT` are about the call; every other line begins with the name
+/// `exit N`, `error CODE`, `says TEXT` and `prints LINE` are about the call; every other line begins with the name
 /// of a flow and goes on with facts, parted by semicolons.
 pub fn call(ended: &Ended, command: &str, lines: &[&str]) -> Outcome {
     let mut exit = 0;
@@ -30,10 +30,11 @@ pub fn call(ended: &Ended, command: &str, lines: &[&str]) -> Outcome {
     if let Some(report) = report.as_ref().filter(|_| command == "run" && exit != 2) {
         states(report, exit)?;
     }
+    printed(ended, lines)?;
     for line in lines {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let checked = match word {
-            "exit" => Ok(()),
+            "exit" | "prints" => Ok(()),
             "error" => error_code(report.as_ref(), rest.trim()),
             "says" if all.contains(&rest.trim().to_lowercase()) => Ok(()),
             "says" => Err(format!("nothing is said about `{}`", rest.trim())),
@@ -45,6 +46,33 @@ pub fn call(ended: &Ended, command: &str, lines: &[&str]) -> Outcome {
         checked.map_err(|e| format!("`{line}`: {e}\n{}", ended.told()))?;
     }
     Ok(())
+}
+
+/// Where there are `prints` lines, they are what stands on stdout: these lines, in this order, and no
+/// others. Blanks count as one, and `*` stands for any word.
+fn printed(ended: &Ended, lines: &[&str]) -> Outcome {
+    let wanted: Vec<Vec<&str>> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("prints "))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let found: Vec<Vec<&str>> = ended
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let fits = |found: &[&str], wanted: &[&str]| {
+        let mut words = found.iter().zip(wanted);
+        found.len() == wanted.len() && words.all(|(f, w)| *w == "*" || f == w)
+    };
+    let mut both = found.iter().zip(&wanted);
+    if found.len() == wanted.len() && both.all(|(f, w)| fits(f, w)) {
+        return Ok(());
+    }
+    Err(format!("something else is printed: {}", ended.told()))
 }
 
 fn flows(report: &Value) -> &[Value] {
@@ -170,6 +198,7 @@ fn fact(flow: &Value, text: &str) -> Outcome {
             let missing = reasons.iter().find(|r| !listed.iter().any(|l| l == **r));
             missing.map_or(Ok(()), |r| Err(format!("{r} is not among {listed:?}")))
         }
+        [n, "slices"] => number(&flow["slices"]["total"], n),
         ["kind", kind] => is("its kind", &flow["kind"], kind),
         ["writes", n, "rows"] => number(&metrics["num_output_rows"], n),
         ["removes", n, "rows"] => number(&metrics["num_deleted_rows"], n),

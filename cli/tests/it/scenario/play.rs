@@ -177,6 +177,8 @@ impl Player {
                     .ok_or("restore T to VERSION")?;
                 self.lake().restore(&place, version).await
             }
+            "keep" => self.replace_folder(&format!("kept/{place}"), &place).await,
+            "bring-back" => self.replace_folder(&place, &format!("kept/{place}")).await,
             "checkpoint" => self.lake().checkpoint(&place).await,
             "expire" => self.expire(&place).await,
             "clean" => self.lake().vacuum(&place).await,
@@ -240,6 +242,17 @@ impl Player {
         Ok(())
     }
 
+    /// What lies in one folder, file by file, in the place of another.
+    async fn replace_folder(&self, to: &str, from: &str) -> Outcome {
+        self.wipe(to).await?;
+        for path in self.lake().objects(from).await?.keys() {
+            let rest = path.strip_prefix(from).ok_or("it lies elsewhere")?;
+            let bytes = self.lake().read(path).await?;
+            self.lake().write(&format!("{to}{rest}"), bytes).await?;
+        }
+        Ok(())
+    }
+
     /// Leaves only a checkpoint of the newest version in the log, as log clean-up does.
     async fn expire(&self, place: &str) -> Outcome {
         self.lake().checkpoint(place).await?;
@@ -280,7 +293,8 @@ impl Player {
         let ended = self.pipeline.call(&step.verb, &options).await?;
         expect::call(&ended, &step.verb, &step.lines().collect::<Vec<_>>())?;
         let writes = matches!(step.verb.as_str(), "run" | "vacuum" | "backfill");
-        let may_write = writes && ended.exit != Some(2);
+        let only_looks = options.contains(&"--dry-run") || options.first() == Some(&"list");
+        let may_write = writes && !only_looks && ended.exit != Some(2);
         if !may_write {
             let after = self.lake().objects(STORAGE).await?;
             if after != before {

@@ -179,6 +179,67 @@ fn faults_have_the_same_places() {
     });
 }
 
+/// Ranges that are not processed are told and filled alike, in text and in JSON.
+#[test]
+fn what_is_missing_is_told_and_filled_alike() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let here = prepared(&scratch.path().join("here"), 5).await?;
+        let there = twin(&here, &scratch.path().join("there"))?;
+        let scheduler = Scheduler::start(scratch.path(), &[], &[]).await?;
+        let list = "list --missing --flow t --from 2026-02-20 --to 2026-03-10";
+        let fill = "--flow t --missing --from 2026-02-25 --to 2026-03-10 --by week";
+        let calls = [
+            (format!("{list} --output text"), 0, "MISSING"),
+            (list.to_string(), 0, "\"state\":\"MISSING\""),
+            (format!("{fill} --dry-run --output text"), 0, "by week"),
+            (format!("{fill} --dry-run"), 0, "\"by\":\"week\""),
+            (
+                "--flow t --only some --dry-run".into(),
+                2,
+                "missing, failed or all",
+            ),
+            ("--flow nosuch --missing".into(), 2, "nosuch"),
+            (fill.to_string(), 0, "2026-02-25"),
+            (fill.to_string(), 0, "nothing of the range is open"),
+            (format!("{list} --output text"), 0, "2026-02-25"),
+        ];
+        for (line, exit, said) in calls {
+            let arguments: Vec<&str> = line.split(' ').chain(NOW).collect();
+            let embedded = here.call("backfill", &arguments).await?;
+            let remote = scheduler.call(&there, "backfill", &arguments).await?;
+            if !embedded.told().contains(said) {
+                return Err(format!(
+                    "{line}: nothing about `{said}`: {}",
+                    embedded.told()
+                ));
+            }
+            let embedded = embedded.expect_exit(exit)?;
+            let remote = remote.expect_exit(exit)?;
+            if line.contains("text") {
+                same(
+                    &line,
+                    &plain(&embedded.stdout, &here),
+                    &plain(&remote.stdout, &there),
+                )?;
+            } else if line == fill && embedded.report()?["state"] == "COMPLETED" {
+                // The copy's sources lie elsewhere than those of its last refresh, which is one more reason.
+                let (one, other) = (embedded.report()?, remote.report()?);
+                let slices =
+                    |report: &serde_json::Value| report.pointer("/backfill/slices").cloned();
+                if slices(&one) != slices(&other) || one["state"] != other["state"] {
+                    return Err(format!("{line}: {one} here, {other} there"));
+                }
+            } else {
+                same_report(&line, (&embedded, &here), (&remote, &there))?;
+            }
+        }
+        let rows = here.lake.all_rows(&target("t")).await?;
+        let found = there.lake.all_rows(&target("t")).await?;
+        cells::difference(&found, &rows).map_or(Ok(()), Err)
+    });
+}
+
 /// A backfill is listed, shown, stopped between two slices and resumed, here and there.
 #[test]
 fn a_backfill_is_stopped_and_resumed() {

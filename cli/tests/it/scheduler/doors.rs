@@ -1,10 +1,9 @@
 //! Who is let in, and where to: tokens, certificates, addresses, and the places of pipelines.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::Scheduler;
+use crate::certificates::Certificates;
 use crate::crash::{NOW, play, prepared, twin};
 use crate::pipeline::Pipeline;
 use crate::program::{self, Ended};
@@ -122,88 +121,13 @@ fn others_reach_it_only_secured() {
     });
 }
 
-/// A certificate with its key, signed by an authority of this test's own.
-struct Certificates {
-    folder: PathBuf,
-}
-
-impl Certificates {
-    fn new(folder: &Path) -> Outcome<Self> {
-        std::fs::create_dir_all(folder).map_err(words)?;
-        let made = Self {
-            folder: folder.to_path_buf(),
-        };
-        made.openssl(&[
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=authority",
-            "-keyout",
-            "ca.key",
-            "-out",
-            "ca.pem",
-        ])?;
-        for name in ["server", "client"] {
-            let (key, request) = (format!("{name}.key"), format!("{name}.csr"));
-            let (certificate, more) = (format!("{name}.pem"), format!("{name}.ext"));
-            let extensions =
-                "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
-            std::fs::write(folder.join(&more), extensions).map_err(words)?;
-            let subject = format!("/CN={name}");
-            made.openssl(&[
-                "req", "-newkey", "rsa:2048", "-nodes", "-subj", &subject, "-keyout", &key, "-out",
-                &request,
-            ])?;
-            made.openssl(&[
-                "x509",
-                "-req",
-                "-in",
-                &request,
-                "-CA",
-                "ca.pem",
-                "-CAkey",
-                "ca.key",
-                "-CAcreateserial",
-                "-days",
-                "2",
-                "-extfile",
-                &more,
-                "-out",
-                &certificate,
-            ])?;
-        }
-        Ok(made)
-    }
-
-    fn openssl(&self, arguments: &[&str]) -> Outcome {
-        let done = Command::new("openssl")
-            .args(arguments)
-            .current_dir(&self.folder)
-            .output()
-            .map_err(|e| format!("openssl: {e}"))?;
-        if done.status.success() {
-            return Ok(());
-        }
-        Err(String::from_utf8_lossy(&done.stderr).into_owned())
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_string_lossy().into_owned()
-    }
-}
-
 #[test]
 fn certificates_on_both_sides() {
     play(async {
         let scratch = tempfile::tempdir().map_err(words)?;
         let pipeline = prepared(&scratch.path().join("lake"), 2).await?;
-        let ours = Certificates::new(&scratch.path().join("ours"))?;
-        let others = Certificates::new(&scratch.path().join("others"))?;
+        let ours = Certificates::new(&scratch.path().join("ours"), &["server", "client"])?;
+        let others = Certificates::new(&scratch.path().join("others"), &["server", "client"])?;
         let (certificate, key) = (ours.path("server.pem"), ours.path("server.key"));
         let ca = ours.path("ca.pem");
         let tls = ["--tls-cert", &certificate, "--tls-key", &key];

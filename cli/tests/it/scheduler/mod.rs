@@ -4,7 +4,10 @@
 mod answers;
 mod doors;
 mod ends;
+mod figures;
 mod service;
+mod standby;
+mod telemetry;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -53,7 +56,8 @@ impl Scheduler {
         Self::start_as(folder, &all, variables).await
     }
 
-    async fn start_as(
+    /// Starts one with these arguments, the command among them.
+    pub async fn start_as(
         folder: &Path,
         arguments: &[&str],
         variables: &[(&str, &str)],
@@ -85,16 +89,26 @@ impl Scheduler {
         }
     }
 
-    fn url(&self) -> String {
+    /// The process; `None` when it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// `windrow COMMAND PIPELINE ... --scheduler`.
-    async fn call(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Ended> {
+    pub async fn call(
+        &self,
+        pipeline: &Pipeline,
+        command: &str,
+        arguments: &[&str],
+    ) -> Outcome<Ended> {
         program::end(self.begin(pipeline, command, arguments)?).await
     }
 
-    fn begin(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Child> {
+    pub fn begin(&self, pipeline: &Pipeline, command: &str, arguments: &[&str]) -> Outcome<Child> {
         pipeline.start(command, arguments, &[("WINDROW_SCHEDULER", &self.url())])
     }
 
@@ -105,31 +119,27 @@ impl Scheduler {
 
     /// Tells it to end, and waits until it has.
     async fn terminate(mut self) -> Outcome<Option<i32>> {
-        let pid = self.child.id().ok_or("it has ended already")?.to_string();
-        let told = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        if !told.map_err(words)?.success() {
-            return Err("it could not be told to end".into());
-        }
-        let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
-        let ended = ended.map_err(|_| "it did not end")?.map_err(words)?;
-        Ok(ended.code())
+        told_to_end(&mut self.child).await
     }
 
     /// An HTTP/1.1 request as old tools make it: status and body.
-    async fn get(&self, path: &str, headers: &str) -> Outcome<(u16, String)> {
-        let mut stream = tokio::net::TcpStream::connect(&self.address)
-            .await
-            .map_err(words)?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(words)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.map_err(words)?;
-        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
-        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        Ok((status.ok_or("no status")?, body.to_string()))
+    pub async fn get(&self, path: &str, headers: &str) -> Outcome<(u16, String)> {
+        http_get(&self.address, path, headers).await
+    }
+
+    /// Waits until it serves.
+    pub async fn until_ready(&self) -> Outcome {
+        let began = std::time::Instant::now();
+        loop {
+            let (status, body) = self.get("/health/ready", "").await?;
+            if status == 200 {
+                return Ok(());
+            }
+            if began.elapsed() > LIMIT {
+                return Err(format!("it is not ready: {body}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The updates of a pipeline, the newest first.
@@ -156,11 +166,40 @@ impl Scheduler {
     }
 
     /// `updates stop ID`.
-    async fn stop(&self, folder: &Path, id: &str) -> Outcome<Ended> {
+    pub async fn stop(&self, folder: &Path, id: &str) -> Outcome<Ended> {
         let variables = HashMap::from([("WINDROW_SCHEDULER".to_string(), self.url())]);
         let arguments = ["updates", "stop", id, "--output", "json"];
         program::end(program::start(folder, &arguments, &variables)?).await
     }
+}
+
+/// Tells a process to end, and waits until it has.
+async fn told_to_end(child: &mut Child) -> Outcome<Option<i32>> {
+    let pid = child.id().ok_or("it has ended already")?.to_string();
+    let told = std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status();
+    if !told.map_err(words)?.success() {
+        return Err("it could not be told to end".into());
+    }
+    let ended = tokio::time::timeout(LIMIT, child.wait()).await;
+    let ended = ended.map_err(|_| "it did not end")?.map_err(words)?;
+    Ok(ended.code())
+}
+
+/// An HTTP/1.1 request as old tools make it: status and body.
+async fn http_get(address: &str, path: &str, headers: &str) -> Outcome<(u16, String)> {
+    let mut stream = tokio::net::TcpStream::connect(address)
+        .await
+        .map_err(words)?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(words)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.map_err(words)?;
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
+    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+    Ok((status.ok_or("no status")?, body.to_string()))
 }
 
 /// The pipeline of another one's lake that never ends by itself.

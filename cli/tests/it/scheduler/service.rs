@@ -397,6 +397,8 @@ fn records_on_object_storage() {
         }
         first.kill().await?;
         let second = Scheduler::start_as(scratch.path(), &arguments, &variables).await?;
+        // The lease of the first one has to end.
+        second.until_ready().await?;
         let mut client = self::client(&second).await?;
         let request = pb::ListPipelinesRequest::default();
         let listed = client
@@ -425,6 +427,7 @@ fn health_and_reflection() {
         let scratch = tempfile::tempdir().map_err(words)?;
         let variables = [("WINDROW_TOKEN", "sesame")];
         let scheduler = Scheduler::start(scratch.path(), &[], &variables).await?;
+        scheduler.until_ready().await?;
         let channel = tonic::transport::Endpoint::from_shared(scheduler.url());
         let channel = channel.map_err(words)?.connect().await.map_err(words)?;
         let mut health = HealthClient::new(channel.clone());

@@ -96,6 +96,12 @@ imagePullSecrets:
 {{- $role := index . 1 -}}
 - name: WINDROW_LOG
   value: {{ $root.Values.logLevel | quote }}
+- name: WINDROW_LOG_FORMAT
+  value: {{ $root.Values.logFormat }}
+{{- with $root.Values.traces.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
 {{- with $root.Values.objectStore }}
 {{- with .region }}
 - name: AWS_REGION
@@ -208,7 +214,7 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* The three probes. Takes (dict "kind" "http|tcp" "port" "name" "scheme" "HTTP|HTTPS" "startSeconds" n). */}}
+{{/* The three probes. Takes (dict "kind" "http|tcp" "port" "name" "startSeconds" n). */}}
 {{- define "windrow.probes" -}}
 startupProbe:
   {{- include "windrow.probe" (merge (dict "path" "/health/live") .) | nindent 2 }}
@@ -235,7 +241,7 @@ tcpSocket:
 httpGet:
   path: {{ .path }}
   port: {{ .port }}
-  scheme: {{ .scheme }}
+  scheme: HTTP
 {{- end -}}
 {{- end -}}
 
