@@ -10,6 +10,7 @@
 //! What DataFusion does well is left to it: its rules make cheaper joins.
 
 mod domain;
+mod steady;
 
 use std::cell::Cell;
 use std::sync::Arc;

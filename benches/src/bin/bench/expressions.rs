@@ -139,6 +139,7 @@ pub async fn run(rows: usize, repeat: usize) -> Outcome<Vec<Measurement>> {
                 ratio: Some(TARGET_RATIO),
                 ..Target::default()
             },
+            more: vec![],
         });
     }
     Ok(measurements)

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 
 use super::super::{floats, rules};
-use super::{Names, is_correlated};
+use super::{Names, is_correlated, steady};
 
 /// See the module.
 pub(super) struct Domain<'a> {
@@ -49,6 +49,13 @@ impl<'a> Domain<'a> {
             return plan_err!(
                 "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY: the column {unknown} in a subquery is neither its own nor \
                  one of the rows around it"
+            );
+        }
+        if let Some(column) = steady::unsteady(around, &columns)? {
+            return plan_err!(
+                "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY: a subquery takes {column} from rows that are read twice for it \
+                 and that may be others the second time (by rand(), LIMIT, row_number() or a sum of floats); write them to \
+                 a table of their own first"
             );
         }
         let values = columns
