@@ -25,3 +25,4 @@ mod status;
 pub mod store_cast;
 pub mod stores;
 pub mod trace;
+mod unkeyed;

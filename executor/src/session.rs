@@ -26,6 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use crate::full_join::KeysOfFullJoins;
 use crate::keeps_types::KeepsTypes;
 use crate::spark;
+use crate::unkeyed::Unkeyed;
 
 /// Limits of the engine in this process.
 #[derive(Debug, Clone, Default)]
@@ -167,7 +168,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         .filter(|rule| !LEFT_OUT.contains(&rule.name()))
         .map(|rule| match rule.name() {
             "single_distinct_aggregation_to_group_by" => KeepsTypes::of(rule),
-            _ => rule,
+            _ => Unkeyed::of(rule),
         })
         .collect();
     // Literals are what comparisons of columns need, so they must have been computed.

@@ -23,8 +23,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    lit,
+    BinaryExpr, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    Subquery, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
@@ -63,13 +63,24 @@ impl Names {
 fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     match &plan {
         LogicalPlan::Filter(filter) => {
+            let schema = filter.input.schema();
+            let taken = columns_around(&filter.predicate)?;
+            if let Some(far) = taken.iter().find(|column| !schema.has_column(column)) {
+                return domain::unknown(far);
+            }
             let parts = split_conjunction(&filter.predicate);
             let wanted = parts.iter().any(|part| !is_left_in_filter(part));
             if !wanted {
                 return Ok(Transformed::no(plan));
             }
         }
-        LogicalPlan::Join(_) => return lateral(plan, names),
+        LogicalPlan::Join(join) => {
+            let mut parts = join.filter.iter().flat_map(split_conjunction);
+            return match parts.all(is_left) {
+                true => lateral(plan, names),
+                false => on_subqueries(join, names),
+            };
+        }
         LogicalPlan::Projection(_)
         | LogicalPlan::Aggregate(_)
         | LogicalPlan::Window(_)
@@ -100,7 +111,7 @@ fn is_left_in_filter(part: &Expr) -> bool {
             // A join that minds nulls has one key.
             let negated = found.negated != matches!(part, Expr::Not(_));
             let one_key = !negated || !is_correlated(&found.subquery.subquery);
-            one_key && is_in_pullable(found) && is_left(&found.expr)
+            one_key && !is_null(&found.expr) && is_in_pullable(found) && is_left(&found.expr)
         }
         // A mark instead of a null is as good where it is not turned round.
         _ => is_left_among(part, true),
@@ -117,7 +128,7 @@ fn is_left_among(part: &Expr, of_filter: bool) -> bool {
         }
         Expr::Exists(Exists { subquery, .. }) if of_filter => is_exists_pullable(subquery),
         Expr::InSubquery(found) if of_filter && !found.negated => {
-            is_in_pullable(found) && is_left(&found.expr)
+            !is_null(&found.expr) && is_in_pullable(found) && is_left(&found.expr)
         }
         other => is_left(other),
     }
@@ -137,6 +148,20 @@ fn is_left(expr: &Expr) -> bool {
     !found.unwrap_or(true)
 }
 
+/// Whether an expression is NULL itself, of whatever type.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Alias(alias) => is_null(&alias.expr),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        Expr::TryCast(cast) => is_null(&cast.expr),
+        Expr::ScalarFunction(call) => {
+            call.func.name().contains("cast") && call.args.first().is_some_and(is_null)
+        }
+        _ => false,
+    }
+}
+
 fn is_correlated(plan: &LogicalPlan) -> bool {
     plan.exists(|plan| Ok(plan.contains_outer_reference()))
         .unwrap_or(true)
@@ -144,7 +169,7 @@ fn is_correlated(plan: &LogicalPlan) -> bool {
 
 fn pulls_up(subquery: &Subquery, mut pull_up: PullUpCorrelatedExpr) -> bool {
     let plan = subquery.subquery.as_ref().clone();
-    if holds_below(&plan) {
+    if holds_below(&plan) || filters_all(&plan) || skips(&plan) {
         return false;
     }
     let tried = plan.rewrite(&mut pull_up);
@@ -170,6 +195,30 @@ fn holds_below(plan: &LogicalPlan) -> bool {
             _ => false,
         })
     });
+    found.unwrap_or(true)
+}
+
+/// Whether the one row of an aggregate is asked for a condition, which DataFusion forgets where there was
+/// something to aggregate.
+fn filters_all(plan: &LogicalPlan) -> bool {
+    fn is_all(plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Projection(projection) => is_all(&projection.input),
+            LogicalPlan::SubqueryAlias(alias) => is_all(&alias.input),
+            LogicalPlan::Filter(filter) => is_all(&filter.input),
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+            _ => false,
+        }
+    }
+    let found = plan
+        .exists(|plan| Ok(matches!(plan, LogicalPlan::Filter(filter) if is_all(&filter.input))));
+    found.unwrap_or(true)
+}
+
+/// Whether rows are left out by their number, of which DataFusion only sees that there is a LIMIT.
+fn skips(plan: &LogicalPlan) -> bool {
+    let found = plan
+        .exists(|plan| Ok(matches!(plan, LogicalPlan::Limit(limit) if !domain::takes_some(limit))));
     found.unwrap_or(true)
 }
 
@@ -383,6 +432,9 @@ impl Around<'_> {
             subquery,
             negated,
         } = found;
+        if is_null(&expr) {
+            return Ok(lit(ScalarValue::Boolean(None)));
+        }
         let plan = subquery.subquery.as_ref();
         let schema = self.input.schema().clone();
         let outer = expr
@@ -449,6 +501,100 @@ impl Around<'_> {
             .build()?;
         Ok(())
     }
+}
+
+/// A join with subqueries in its condition: of an inner one they go into a filter above it, of others into
+/// the side whose columns they take.
+fn on_subqueries(join: &Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
+    let parts = join.filter.iter().flat_map(split_conjunction);
+    let (mut kept, asked): (Vec<Expr>, Vec<Expr>) = parts.cloned().partition(is_left);
+    let again = |left: LogicalPlan, right: LogicalPlan, parts: Vec<Expr>| {
+        Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            join.on.clone(),
+            parts.into_iter().reduce(Expr::and),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )
+        .map(LogicalPlan::Join)
+    };
+    let (left, right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
+    if join.join_type == JoinType::Inner {
+        let Some(predicate) = asked.into_iter().reduce(Expr::and) else {
+            return Ok(Transformed::no(LogicalPlan::Join(join.clone())));
+        };
+        let filter = LogicalPlanBuilder::from(again(left, right, kept)?)
+            .filter(predicate)?
+            .build()?;
+        return Ok(Transformed::yes(node(filter, names)?.data));
+    }
+    let mut left = Around { input: left, names };
+    let mut right = Around {
+        input: right,
+        names,
+    };
+    for part in asked {
+        let columns = columns_around(&part)?;
+        let stands_in = |plan: &LogicalPlan| {
+            let schema = plan.schema();
+            columns.iter().all(|column| schema.has_column(column))
+        };
+        kept.push(if stands_in(&left.input) {
+            left.expression(part)?
+        } else if stands_in(&right.input) {
+            right.expression(part)?
+        } else {
+            return plan_err!(
+                "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY: a subquery in the condition of an outer join takes columns \
+                 of both sides; ask for it in a subquery of one side"
+            );
+        });
+    }
+    let columns = join.schema.columns().into_iter().map(Expr::Column);
+    let joined = LogicalPlanBuilder::from(again(left.input, right.input, kept)?)
+        .project(columns)?
+        .build()?;
+    Ok(Transformed::yes(joined))
+}
+
+/// The columns that an expression takes from the rows around its subqueries, and its own.
+fn columns_around(expr: &Expr) -> Result<Vec<Column>> {
+    let mut columns = vec![];
+    expr.apply(|part| {
+        let subquery = match part {
+            Expr::Column(column) => {
+                columns.push(column.clone());
+                None
+            }
+            Expr::Exists(exists) => Some(&exists.subquery),
+            Expr::InSubquery(found) => Some(&found.subquery),
+            Expr::ScalarSubquery(subquery) => Some(subquery),
+            _ => None,
+        };
+        // What a LATERAL within takes from what stands beside it is no column from outside.
+        let is_plain = |found: &&Subquery| {
+            let mut lateral = false;
+            let found = found.subquery.apply(|plan| {
+                lateral |= matches!(plan, LogicalPlan::Subquery(_));
+                Ok(TreeNodeRecursion::Continue)
+            });
+            found.is_ok() && !lateral
+        };
+        let subquery = subquery.filter(is_plain);
+        for taken in subquery
+            .into_iter()
+            .flat_map(|found| found.subquery.all_out_ref_exprs())
+        {
+            if let Expr::OuterReferenceColumn(_, column) = taken {
+                columns.push(column);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(columns)
 }
 
 /// A join with a subquery that takes columns from the other side.

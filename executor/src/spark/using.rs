@@ -61,19 +61,24 @@ pub(super) fn plan(
     if keys.is_empty() {
         return plan_err!("a RIGHT or FULL join of tables that have no column in common");
     }
-    let using = keys.iter().map(Column::from_name).collect();
+    let left = renamed(left, &keys)?;
     let (left_columns, right_columns) = (left.schema().columns(), right.schema().columns());
-    let joined = LogicalPlanBuilder::from(left).join_using(right, join_type, using)?;
     let of = |columns: &[Column], key: &str| {
+        let hidden = hidden(key);
         let mut columns = columns.iter();
-        columns.find(|column| column.name() == key).cloned()
+        columns
+            .find(|column| column.name() == key || column.name() == hidden)
+            .cloned()
     };
     // As in Spark, the keys come first. They belong to no table any more.
     let mut columns = Vec::with_capacity(left_columns.len() + right_columns.len());
+    let mut pairs = (vec![], vec![]);
     for key in &keys {
         let (Some(left), Some(right)) = (of(&left_columns, key), of(&right_columns, key)) else {
             return plan_err!("a join USING `{key}`, which one side lacks");
         };
+        pairs.0.push(left.clone());
+        pairs.1.push(right.clone());
         let value = match join_type {
             JoinType::Right => Expr::Column(right),
             _ => functions::call("coalesce", vec![Expr::Column(left), Expr::Column(right)]),
@@ -81,9 +86,39 @@ pub(super) fn plan(
         columns.push(value.alias(key));
     }
     let all = left_columns.into_iter().chain(right_columns);
-    let others = all.filter(|column| !keys.iter().any(|key| key == column.name()));
+    let is_key = |column: &Column| {
+        let name = column.name();
+        keys.iter().any(|key| key == name || hidden(key) == name)
+    };
+    let others = all.filter(|column| !is_key(column));
     columns.extend(others.map(Expr::Column));
-    joined.project(columns)?.build()
+    LogicalPlanBuilder::from(left)
+        .join(right, join_type, pairs, None)?
+        .project(columns)?
+        .build()
+}
+
+/// The name of a key of an earlier join, which belongs to no table, while it stands beside one that does.
+fn hidden(key: &str) -> String {
+    format!("__windrow_using_{key}")
+}
+
+/// The plan with such names for its keys.
+fn renamed(plan: LogicalPlan, keys: &[String]) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns();
+    let is_bare =
+        |column: &Column| column.relation.is_none() && keys.iter().any(|key| key == column.name());
+    if !columns.iter().any(is_bare) {
+        return Ok(plan);
+    }
+    let columns = columns.into_iter().map(|column| match is_bare(&column) {
+        true => {
+            let name = hidden(column.name());
+            Expr::Column(column).alias(name)
+        }
+        false => Expr::Column(column),
+    });
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
 fn common(left: &DFSchema, right: &DFSchema) -> Vec<String> {

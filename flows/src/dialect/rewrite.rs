@@ -195,6 +195,14 @@ impl Rewriter {
 
     fn window(&mut self, window: &mut WindowSpec, span: Span) {
         window.order_by.iter_mut().for_each(spark_null_order);
+        // The engine has another default where it believes that no rows are equal.
+        if window.window_frame.is_none() && !window.order_by.is_empty() {
+            window.window_frame = Some(WindowFrame {
+                units: WindowFrameUnits::Range,
+                start_bound: WindowFrameBound::Preceding(None),
+                end_bound: Some(WindowFrameBound::CurrentRow),
+            });
+        }
         if let Some(WindowFrame {
             units,
             start_bound,

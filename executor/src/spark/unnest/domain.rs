@@ -46,10 +46,7 @@ impl<'a> Domain<'a> {
             .iter()
             .find(|column| !around.schema().has_column(column))
         {
-            return plan_err!(
-                "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY: the column {unknown} in a subquery is neither its own nor \
-                 one of the rows around it"
-            );
+            return self::unknown(unknown);
         }
         if let Some(column) = steady::unsteady(around, &columns)? {
             return plan_err!(
@@ -366,6 +363,14 @@ impl<'a> Domain<'a> {
         let keys = plan.schema().columns().split_off(first);
         Ok((plan, keys))
     }
+}
+
+/// The refusal of a column that comes from further outside than the rows around a subquery.
+pub(super) fn unknown<T>(column: &Column) -> Result<T> {
+    plan_err!(
+        "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY: the column {column} in a subquery is neither its own nor one of the \
+         rows around it"
+    )
 }
 
 fn columns_of(schema: &DFSchema) -> Vec<Expr> {
