@@ -56,7 +56,7 @@ impl OptimizerRule for Unkeyed {
         let plan = match one_by_one {
             true => plan.map_children(below).data()?,
             false => plan
-                .transform_down(|plan| forget(plan).map(Transformed::yes))
+                .transform_down_with_subqueries(|plan| forget(plan).map(Transformed::yes))
                 .data()?,
         };
         self.rule.rewrite(plan, config)

@@ -75,10 +75,10 @@ fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
             }
         }
         LogicalPlan::Join(join) => {
-            let mut parts = join.filter.iter().flat_map(split_conjunction);
-            return match parts.all(is_left) {
-                true => lateral(plan, names),
-                false => on_subqueries(join, names),
+            let asks = |filter: &Expr| !split_conjunction(filter).into_iter().all(is_left);
+            return match join.filter.as_ref().is_some_and(asks) {
+                true => on_subqueries(join, names),
+                false => lateral(plan, names),
             };
         }
         LogicalPlan::Projection(_)

@@ -199,21 +199,20 @@ impl Steady {
         for number in &self.numbers {
             let touches = |read: &Read| !number.columns.is_disjoint(&read.columns);
             let beside = |read: &Read| read.columns.iter().all(|at| number.holds(*at));
-            for at in places(&|read| touches(read) && !beside(read)) {
+            for at in places(&|read: &Read| touches(read) && !beside(read)) {
                 columns[at] = false;
             }
             let number = Number {
-                columns: places(&|read| touches(read) && beside(read)),
-                by: places(&|read| !touches(read) && beside(read)),
+                columns: places(&|read: &Read| touches(read) && beside(read)),
+                by: places(&|read: &Read| !touches(read) && beside(read)),
             };
             if !number.columns.is_empty() {
                 numbers.push(number);
             }
         }
-        let order = self
-            .order
-            .as_ref()
-            .map(|order| places(&|read| !read.columns.is_empty() && read.columns.is_subset(order)));
+        let order = self.order.as_ref().map(|order| {
+            places(&|read: &Read| !read.columns.is_empty() && read.columns.is_subset(order))
+        });
         Ok(Self {
             rows: self.rows,
             columns,
@@ -268,7 +267,9 @@ impl Steady {
         let (left, right) = (Self::of(&join.left)?, Self::of(&join.right)?);
         let schema = join.left.schema().join(join.right.schema())?;
         let first = left.columns.len();
-        let moved = |places: BTreeSet<usize>| places.into_iter().map(|at| at + first).collect();
+        let moved = |places: BTreeSet<usize>| -> BTreeSet<usize> {
+            places.into_iter().map(|at| at + first).collect()
+        };
         let mut both = Self {
             rows: left.rows && right.rows,
             columns: left.columns.into_iter().chain(right.columns).collect(),
