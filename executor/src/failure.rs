@@ -11,6 +11,7 @@ use datafusion::common::DataFusionError;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use windrow_delta::TableError;
 
+use crate::spark::WrongCall;
 use crate::stage::RuleBroken;
 
 /// An error that happened on an executor.
@@ -31,6 +32,9 @@ pub fn words_of(error: &DataFusionError) -> (Cow<'static, str>, String) {
         if let Some(broken) = inner.downcast_ref::<RuleBroken>() {
             return (broken.code().into(), broken.to_string());
         }
+        if let Some(wrong) = inner.downcast_ref::<WrongCall>() {
+            return ("DATATYPE_MISMATCH".into(), wrong.to_string());
+        }
         if let Some(remote) = inner.downcast_ref::<RemoteError>() {
             return (remote.code.clone().into(), remote.message.clone());
         }
@@ -39,7 +43,11 @@ pub fn words_of(error: &DataFusionError) -> (Cow<'static, str>, String) {
     let plain = root.strip_backtrace();
     let message = if plain.is_empty() { text } else { plain };
     let message = windrow_delta::error::plain(&message);
-    let message = crate::spark::plain_message(&message).to_string();
+    let message = crate::spark::plain_message(&message);
+    if let Some((code, message)) = named(message) {
+        return (code.into(), message.to_string());
+    }
+    let message = message.to_string();
     let code = match root {
         _ if is_out_of_space(root) => "DISK_FULL",
         DataFusionError::ResourcesExhausted(_) => "MEMORY_EXHAUSTED",
@@ -53,6 +61,20 @@ pub fn words_of(error: &DataFusionError) -> (Cow<'static, str>, String) {
         _ => "QUERY_FAILED",
     };
     (code.into(), message)
+}
+
+/// The code that a message of the language begins with, and the rest of it.
+fn named(message: &str) -> Option<(&'static str, &str)> {
+    const CODES: [&str; 4] = [
+        "DATATYPE_MISMATCH",
+        "WRONG_NUM_ARGS",
+        "NUM_TABLE_VALUE_ALIASES_MISMATCH",
+        "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",
+    ];
+    let (word, rest) = message.split_once(": ")?;
+    let category = word.split('.').next().unwrap_or(word);
+    let code = CODES.iter().find(|code| **code == category)?;
+    Some((code, rest))
 }
 
 /// Whether some disk took no more, under whatever wrappings. Some of them keep only the text.

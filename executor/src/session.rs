@@ -24,7 +24,9 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use crate::full_join::KeysOfFullJoins;
+use crate::keeps_types::KeepsTypes;
 use crate::spark;
+use crate::unkeyed::Unkeyed;
 
 /// Limits of the engine in this process.
 #[derive(Debug, Clone, Default)]
@@ -164,6 +166,10 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         .rules
         .into_iter()
         .filter(|rule| !LEFT_OUT.contains(&rule.name()))
+        .map(|rule| match rule.name() {
+            "single_distinct_aggregation_to_group_by" => KeepsTypes::of(rule),
+            _ => Unkeyed::of(rule),
+        })
         .collect();
     // Literals are what comparisons of columns need, so they must have been computed.
     let behind = rules

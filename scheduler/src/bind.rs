@@ -26,6 +26,7 @@ pub use windrow_executor::failure::words_of;
 use windrow_executor::files;
 use windrow_executor::scan::{DeltaSource, PlannedTable, ScanLog};
 use windrow_executor::session::{Engine, register_table};
+use windrow_executor::spark::{WrongCall, refused_call};
 use windrow_flows::definition::QueryText;
 use windrow_flows::dialect;
 use windrow_flows::fault::Fault;
@@ -670,18 +671,26 @@ fn outputs(
 
 /// Where a word stands in a query, for faults whose place the planner does not tell.
 pub fn find_name(query: &QueryText, word: &str) -> Option<windrow_flows::fault::Place> {
+    find_word(&query.place, word)
+}
+
+/// Where a word stands in a part of a text.
+fn find_word(
+    part: &windrow_flows::fault::Place,
+    word: &str,
+) -> Option<windrow_flows::fault::Place> {
     if word.is_empty() {
         return None;
     }
-    let lines: Vec<&str> = query.place.source.text.lines().collect();
-    let first = query.place.line.saturating_sub(1) as usize;
-    let last = (query.place.end_line as usize).min(lines.len());
+    let lines: Vec<&str> = part.source.text.lines().collect();
+    let first = part.line.saturating_sub(1) as usize;
+    let last = (part.end_line as usize).min(lines.len());
     let word_chars: Vec<char> = word.to_lowercase().chars().collect();
     for (number, line) in lines.iter().enumerate().take(last).skip(first) {
         let lower: Vec<char> = line.chars().flat_map(char::to_lowercase).collect();
         let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');
         let from = if number == first {
-            query.place.column.saturating_sub(1) as usize
+            part.column.saturating_sub(1) as usize
         } else {
             0
         };
@@ -692,7 +701,7 @@ pub fn find_name(query: &QueryText, word: &str) -> Option<windrow_flows::fault::
         });
         if let Some(at) = found {
             return Some(windrow_flows::fault::Place {
-                source: query.place.source.clone(),
+                source: part.source.clone(),
                 line: number as u64 + 1,
                 column: at as u64 + 1,
                 end_line: number as u64 + 1,
@@ -751,7 +760,58 @@ pub fn fault_of(error: &DataFusionError, query: &QueryText) -> Fault {
         }
     }
     let (code, message) = fault_words(error);
-    Fault::new(code, message).at(span.or_else(whole))
+    let fault = Fault::new(code, message);
+    if let DataFusionError::External(inner) = root
+        && let Some(wrong) = inner.downcast_ref::<WrongCall>()
+    {
+        let column = || {
+            let mut names = wrong.columns.iter();
+            names.find_map(|name| find_name(query, name))
+        };
+        let place = find_call(query, &wrong.function, &wrong.columns).or_else(column);
+        return called_as(fault.at(place.or_else(whole)), &wrong.signatures);
+    }
+    if let Some((function, signatures)) = refused_call(&root.to_string()) {
+        let place = span.or_else(|| find_call(query, &function, &[]));
+        return called_as(fault.at(place.or_else(whole)), &signatures);
+    }
+    fault.at(span.or_else(whole))
+}
+
+fn called_as(fault: Fault, signatures: &[String]) -> Fault {
+    match signatures {
+        [] => fault,
+        calls => fault.help(format!("it is called as {}", calls.join(" or "))),
+    }
+}
+
+/// Where a function is called with these columns among its arguments; the first call if none is like it.
+fn find_call(
+    query: &QueryText,
+    function: &str,
+    columns: &[String],
+) -> Option<windrow_flows::fault::Place> {
+    let lines: Vec<&str> = query.place.source.text.lines().collect();
+    let mut from = query.place.clone();
+    let mut first = None;
+    loop {
+        let found = find_word(&from, function)?;
+        let line = lines.get(found.line as usize - 1).copied().unwrap_or("");
+        let behind: String = line.chars().skip(found.end_column as usize - 1).collect();
+        let arguments = behind.trim_start().strip_prefix('(');
+        if let Some(arguments) = arguments {
+            let lower = arguments.to_lowercase();
+            if columns.iter().all(|column| lower.contains(column.as_str())) {
+                return Some(found);
+            }
+            first.get_or_insert(found.clone());
+        }
+        from.line = found.end_line;
+        from.column = found.end_column;
+        if find_word(&from, function).is_none() {
+            return first;
+        }
+    }
 }
 
 fn ast_span(span: datafusion::common::Span) -> datafusion::sql::sqlparser::tokenizer::Span {

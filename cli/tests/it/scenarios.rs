@@ -128,6 +128,7 @@ scenarios! {
         null_nan_and_zero_as_groups
         sums_that_overflow
         union_by_name
+        wrong_arguments
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
-use datafusion::arrow::compute::{cast as arrow_cast, try_binary, try_unary};
+use datafusion::arrow::compute::{cast as arrow_cast, try_unary};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, i256,
@@ -16,6 +16,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 
 use super::cast::{Exact, Failure, divide_half_up, format_decimal, power_of_ten};
+use super::operand::{Operand, Pair};
 use super::scalar::{Call, Definition, Params, Returns};
 use super::short::{self, Align, Rescale};
 use super::{interval, types};
@@ -24,7 +25,7 @@ macro_rules! operator {
     ($name:literal, $op:expr, $failure:expr) => {
         Definition {
             name: $name,
-            params: Params::Custom(|given| coerce($op, given)),
+            params: Params::Operands(|given| coerce($op, given)),
             returns: Returns::Custom(|given, literals| result_type($op, given, literals)),
             evaluate: |call| evaluate($op, $failure, call),
         }
@@ -48,7 +49,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         name: "negative",
         params: Params::Custom(one_number),
         returns: Returns::Custom(|given, _| same(given)),
-        evaluate: |call| evaluate_sign(call, "-", |value| value.checked_neg()),
+        evaluate: |call| evaluate_sign(call, true),
     },
     // `+x` of a text is a number, too.
     Definition {
@@ -61,7 +62,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         name: "abs",
         params: Params::Custom(one_number),
         returns: Returns::Custom(|given, _| same(given)),
-        evaluate: |call| evaluate_sign(call, "abs of ", |value| value.checked_abs()),
+        evaluate: |call| evaluate_sign(call, false),
     },
 ];
 
@@ -284,8 +285,14 @@ fn evaluate(op: Op, failure: Failure, call: &Call) -> Result<ArrayRef> {
         fault: Fault { op, call },
     };
     match (left.data_type(), right.data_type()) {
-        (DataType::Date32, _) => operation.dates(left, right),
-        (_, DataType::Date32) => operation.dates(right, left),
+        (DataType::Date32, _) => operation.dates(&operation.pair(left, right)),
+        (_, DataType::Date32) => {
+            let Pair { left, right } = operation.pair(left, right);
+            operation.dates(&Pair {
+                left: right,
+                right: left,
+            })
+        }
         (DataType::Int8, DataType::Int8) => operation.integers::<Int8Type>(left, right),
         (DataType::Int16, DataType::Int16) => operation.integers::<Int16Type>(left, right),
         (DataType::Int32, DataType::Int32) => operation.integers::<Int32Type>(left, right),
@@ -300,6 +307,10 @@ fn evaluate(op: Op, failure: Failure, call: &Call) -> Result<ArrayRef> {
 trait Integer: Copy + PartialEq + std::fmt::Display {
     const ZERO: Self;
     fn apply(self, op: Op, other: Self) -> Option<Self>;
+    /// The wrapped result, and whether it was wrapped.
+    fn sum(self, other: Self) -> (Self, bool);
+    fn difference(self, other: Self) -> (Self, bool);
+    fn product(self, other: Self) -> (Self, bool);
 }
 
 macro_rules! integer {
@@ -322,6 +333,18 @@ macro_rules! integer {
                         }
                     }
                 }
+            }
+            // By the signs, which the compiler can do for many rows at once.
+            fn sum(self, other: Self) -> (Self, bool) {
+                let sum = self.wrapping_add(other);
+                (sum, (self ^ sum) & (other ^ sum) < 0)
+            }
+            fn difference(self, other: Self) -> (Self, bool) {
+                let difference = self.wrapping_sub(other);
+                (difference, (self ^ other) & (self ^ difference) < 0)
+            }
+            fn product(self, other: Self) -> (Self, bool) {
+                self.overflowing_mul(other)
             }
         }
     )*};
@@ -364,68 +387,86 @@ struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    fn run<L, R, O>(
+    fn pair<L: ArrowPrimitiveType, R: ArrowPrimitiveType>(
         &self,
-        left: &PrimitiveArray<L>,
-        right: &PrimitiveArray<R>,
-        apply: impl Fn(L::Native, R::Native) -> Result<O::Native, ArrowError>,
-    ) -> Result<PrimitiveArray<O>>
-    where
-        L: ArrowPrimitiveType,
-        R: ArrowPrimitiveType,
-        O: ArrowPrimitiveType,
-    {
-        if self.failure == Failure::Error {
-            return try_binary(left, right, apply).map_err(unpack);
+        left: &ArrayRef,
+        right: &ArrayRef,
+    ) -> Pair<L, R> {
+        Pair {
+            left: Operand::new(left, self.fault.call.is_constant(0)),
+            right: Operand::new(right, self.fault.call.is_constant(1)),
         }
-        let pairs = left.iter().zip(right.iter());
-        Ok(pairs
-            .map(|(left, right)| apply(left?, right?).ok())
-            .collect())
     }
 
     fn integers<T: ArrowPrimitiveType>(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef>
     where
         T::Native: Integer,
     {
-        let result = self.run::<T, T, T>(left.as_primitive(), right.as_primitive(), |l, r| {
+        let pair = self.pair::<T, T>(left, right);
+        let at_once: Option<PrimitiveArray<T>> = match self.op {
+            Op::Add => pair.all_or_none(Integer::sum),
+            Op::Subtract => pair.all_or_none(Integer::difference),
+            Op::Multiply => pair.all_or_none(Integer::product),
+            _ => None,
+        };
+        if let Some(result) = at_once {
+            return Ok(Arc::new(result));
+        }
+        let result = pair.each::<T>(self.failure, |l, r| {
             if self.op.divides() && r == T::Native::ZERO {
                 return Err(self.fault.zero(l));
             }
             l.apply(self.op, r).ok_or_else(|| self.fault.overflow(l, r))
-        })?;
-        Ok(Arc::new(result))
+        });
+        Ok(Arc::new(result.map_err(unpack)?))
     }
 
     fn floats<T: ArrowPrimitiveType>(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef>
     where
         T::Native: Float,
     {
-        let result = self.run::<T, T, T>(left.as_primitive(), right.as_primitive(), |l, r| {
+        let pair = self.pair::<T, T>(left, right);
+        let at_once: Option<PrimitiveArray<T>> = match self.op {
+            Op::Add => Some(pair.all(|l, r| l.apply(Op::Add, r))?),
+            Op::Subtract => Some(pair.all(|l, r| l.apply(Op::Subtract, r))?),
+            Op::Multiply => Some(pair.all(|l, r| l.apply(Op::Multiply, r))?),
+            Op::Divide => pair.all_or_none(|l, r| (l.apply(Op::Divide, r), r == T::Native::ZERO)),
+            _ => None,
+        };
+        if let Some(result) = at_once {
+            return Ok(Arc::new(result));
+        }
+        let result = pair.each::<T>(self.failure, |l, r| {
             if self.op.divides() && r == T::Native::ZERO {
                 return Err(self.fault.zero(l));
             }
             Ok(l.apply(self.op, r))
-        })?;
-        Ok(Arc::new(result))
+        });
+        Ok(Arc::new(result.map_err(unpack)?))
     }
 
-    fn dates(&self, dates: &ArrayRef, days: &ArrayRef) -> Result<ArrayRef> {
-        let dates = dates.as_primitive::<Date32Type>();
-        let days = days.as_primitive::<Int32Type>();
-        let result = self.run::<Date32Type, Int32Type, Date32Type>(dates, days, |date, days| {
+    fn dates(&self, pair: &Pair<Date32Type, Int32Type>) -> Result<ArrayRef> {
+        let at_once: Option<PrimitiveArray<Date32Type>> = match self.op {
+            Op::Subtract => pair.all_or_none(Integer::difference),
+            _ => pair.all_or_none(Integer::sum),
+        };
+        if let Some(result) = at_once {
+            return Ok(Arc::new(result));
+        }
+        let result = pair.each::<Date32Type>(self.failure, |date, days| {
             let moved = match self.op {
                 Op::Subtract => date.checked_sub(days),
                 _ => date.checked_add(days),
             };
             moved.ok_or_else(|| self.fault.overflow(date, days))
-        })?;
-        Ok(Arc::new(result))
+        });
+        Ok(Arc::new(result.map_err(unpack)?))
     }
 
     fn decimals(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
-        let (left, left_scale) = Side::new(left, self.fault.call.is_constant(0))?;
-        let (right, right_scale) = Side::new(right, self.fault.call.is_constant(1))?;
+        let ((left, left_type), (right, right_type)) = (as_decimals(left)?, as_decimals(right)?);
+        let (left_scale, right_scale) = (left_type.1, right_type.1);
+        let pair = self.pair::<Decimal128Type, Decimal128Type>(&left, &right);
         let show = |l: i128, r: i128| {
             self.fault.overflow(
                 format_decimal(l, left_scale),
@@ -438,87 +479,86 @@ impl Operation<'_> {
         };
         let scales = (i32::from(left_scale), i32::from(right_scale));
         if self.op == Op::Integral {
-            let result = self.run_sides::<Int64Type>(&left, &right, |l, r| {
+            let result = pair.each::<Int64Type>(self.failure, |l, r| {
                 check(r, l)?;
                 let exact = decimal_value(self.op, l, r, scales, 0);
                 exact
                     .and_then(|e| e.truncated())
                     .and_then(|v| i64::try_from(v).ok())
                     .ok_or_else(|| show(l, r))
-            })?;
-            return Ok(Arc::new(result));
+            });
+            return Ok(Arc::new(result.map_err(unpack)?));
         }
         let DataType::Decimal128(precision, scale) = *self.fault.call.return_type else {
             return plan_err!("a decimal result was planned");
         };
-        let quick = Quick::new(self.op, scales, precision, scale);
-        let result = self.run_sides::<Decimal128Type>(&left, &right, |l, r| {
+        let wide = |l: i128, r: i128| {
             check(r, l)?;
-            if let Some(value) = quick.as_ref().and_then(|quick| quick.value(l, r)) {
-                return Ok(value);
-            }
             let exact = decimal_value(self.op, l, r, scales, scale.into());
             exact
                 .and_then(|exact| exact.rescaled(precision, scale))
                 .ok_or_else(|| show(l, r))
-        })?;
+        };
+        let quickly = |found: Option<i128>, l: i128, r: i128| match found {
+            Some(value) => Ok(value),
+            None => wide(l, r),
+        };
+        let operands = (
+            digits(&pair.left, left_type.0),
+            digits(&pair.right, right_type.0),
+        );
+        let result = match Quick::new(self.op, scales, precision, scale) {
+            Some(quick) if quick.always_fits(operands, scales, precision) => match quick {
+                // What a null stands on may be anything.
+                Quick::Subtract(align, _) => pair.all(|l: i128, r: i128| {
+                    let right = r.wrapping_mul(align.right);
+                    l.wrapping_mul(align.left).wrapping_sub(right)
+                }),
+                Quick::Multiply(_) => pair.all(|l: i128, r: i128| l.wrapping_mul(r)),
+                _ => match quick.align() {
+                    Some(align) => pair.all(|l: i128, r: i128| {
+                        let right = r.wrapping_mul(align.right);
+                        l.wrapping_mul(align.left).wrapping_add(right)
+                    }),
+                    None => pair.each(self.failure, wide),
+                },
+            },
+            Some(Quick::Add(align, to)) => pair.each(self.failure, |l, r| {
+                let sum = align.apply(l, r).and_then(|(l, r)| l.checked_add(r));
+                quickly(sum.and_then(|sum| to.apply(sum)), l, r)
+            }),
+            Some(Quick::Subtract(align, to)) => pair.each(self.failure, |l, r| {
+                let difference = align.apply(l, r).and_then(|(l, r)| l.checked_sub(r));
+                quickly(difference.and_then(|found| to.apply(found)), l, r)
+            }),
+            Some(Quick::Multiply(to)) => pair.each(self.failure, |l, r| {
+                quickly(
+                    short::multiply(l, r).and_then(|found| to.apply(found)),
+                    l,
+                    r,
+                )
+            }),
+            Some(Quick::Divide { by, to }) => pair.each(self.failure, |l, r| {
+                let quotient = short::multiply(l, by.0)
+                    .zip(short::multiply(r, by.1))
+                    .and_then(|(l, r)| short::divide_half_up(l, r));
+                quickly(quotient.and_then(|found| to.apply(found)), l, r)
+            }),
+            None => pair.each(self.failure, wide),
+        };
+        let result: PrimitiveArray<Decimal128Type> = result.map_err(unpack)?;
         Ok(Arc::new(result.with_precision_and_scale(precision, scale)?))
     }
-
-    fn run_sides<O: ArrowPrimitiveType>(
-        &self,
-        left: &Side,
-        right: &Side,
-        apply: impl Fn(i128, i128) -> Result<O::Native, ArrowError>,
-    ) -> Result<PrimitiveArray<O>> {
-        match (left, right) {
-            (Side::Rows(left), Side::Rows(right)) => self.run(
-                left.as_primitive::<Decimal128Type>(),
-                right.as_primitive::<Decimal128Type>(),
-                apply,
-            ),
-            (Side::Rows(left), Side::One(right)) => self.run_one(left, *right, apply),
-            (Side::One(left), Side::Rows(right)) => {
-                self.run_one(right, *left, |right, left| apply(left, right))
-            }
-            (Side::One(_), Side::One(_)) => plan_err!("an operation of constants over rows"),
-        }
-    }
-
-    /// The operation with the same second operand for all rows.
-    fn run_one<O: ArrowPrimitiveType>(
-        &self,
-        rows: &ArrayRef,
-        constant: Option<i128>,
-        apply: impl Fn(i128, i128) -> Result<O::Native, ArrowError>,
-    ) -> Result<PrimitiveArray<O>> {
-        let rows = rows.as_primitive::<Decimal128Type>();
-        let Some(constant) = constant else {
-            return Ok(PrimitiveArray::new_null(rows.len()));
-        };
-        if self.failure == Failure::Error {
-            return try_unary(rows, |value| apply(value, constant)).map_err(unpack);
-        }
-        Ok(rows.unary_opt(|value| apply(value, constant).ok()))
-    }
 }
 
-/// An operand: a value for each row, or one for all of them.
-enum Side {
-    Rows(ArrayRef),
-    One(Option<i128>),
-}
-
-impl Side {
-    /// With the operand's scale.
-    fn new(array: &ArrayRef, constant: bool) -> Result<(Self, i8)> {
-        if !constant || array.is_empty() {
-            let (rows, scale) = as_decimals(array)?;
-            return Ok((Self::Rows(rows), scale));
-        }
-        let (one, scale) = as_decimals(&array.slice(0, 1))?;
-        let one = one.as_primitive::<Decimal128Type>();
-        Ok((Self::One(one.is_valid(0).then(|| one.value(0))), scale))
+/// How many digits an operand has at most.
+fn digits(operand: &Operand<Decimal128Type>, precision: u8) -> i32 {
+    match operand {
+        Operand::One(Some(value)) => value
+            .unsigned_abs()
+            .checked_ilog10()
+            .map_or(1, |digits| digits as i32 + 1),
+        _ => precision.into(),
     }
 }
 
@@ -546,33 +586,36 @@ impl Quick {
         })
     }
 
-    /// `None` if it needs more bits or does not fit the type.
-    fn value(&self, left: i128, right: i128) -> Option<i128> {
+    fn align(&self) -> Option<Align> {
         match self {
-            Self::Add(align, to) => {
-                let (left, right) = align.apply(left, right)?;
-                to.apply(left.checked_add(right)?)
+            Self::Add(align, _) | Self::Subtract(align, _) => Some(*align),
+            Self::Multiply(_) | Self::Divide { .. } => None,
+        }
+    }
+
+    /// Whether operands of so many digits can't have a result that is cut or does not fit.
+    fn always_fits(&self, digits: (i32, i32), scales: (i32, i32), precision: u8) -> bool {
+        let precision = i32::from(precision);
+        match self {
+            Self::Add(_, to) | Self::Subtract(_, to) => {
+                let scale = scales.0.max(scales.1);
+                let whole = (digits.0 - scales.0).max(digits.1 - scales.1);
+                to.stays() && whole + scale < precision
             }
-            Self::Subtract(align, to) => {
-                let (left, right) = align.apply(left, right)?;
-                to.apply(left.checked_sub(right)?)
-            }
-            Self::Multiply(to) => to.apply(short::multiply(left, right)?),
-            Self::Divide { by, to } => to.apply(short::divide_half_up(
-                short::multiply(left, by.0)?,
-                short::multiply(right, by.1)?,
-            )?),
+            Self::Multiply(to) => to.stays() && digits.0 + digits.1 <= precision,
+            Self::Divide { .. } => false,
         }
     }
 }
 
-fn as_decimals(array: &ArrayRef) -> Result<(ArrayRef, i8)> {
+/// The values with the precision and the scale of their type.
+fn as_decimals(array: &ArrayRef) -> Result<(ArrayRef, (u8, i8))> {
     match array.data_type() {
-        DataType::Decimal128(_, scale) => Ok((Arc::clone(array), *scale)),
+        DataType::Decimal128(precision, scale) => Ok((Arc::clone(array), (*precision, *scale))),
         integer => match types::as_decimal(integer) {
             Some((precision, scale)) => Ok((
                 arrow_cast(array, &DataType::Decimal128(precision, scale))?,
-                scale,
+                (precision, scale),
             )),
             None => plan_err!("{integer} is no exact number"),
         },
@@ -648,7 +691,8 @@ fn decimal_value(op: Op, left: i128, right: i128, scales: (i32, i32), scale: i32
     }
 }
 
-fn evaluate_sign(call: &Call, what: &str, apply: fn(i128) -> Option<i128>) -> Result<ArrayRef> {
+fn evaluate_sign(call: &Call, negates: bool) -> Result<ArrayRef> {
+    let what = if negates { "-" } else { "abs of " };
     let [value] = call.args else {
         return plan_err!("one argument is needed");
     };
@@ -662,27 +706,31 @@ fn evaluate_sign(call: &Call, what: &str, apply: fn(i128) -> Option<i128>) -> Re
     };
     fn narrow<T: ArrowPrimitiveType>(
         value: &ArrayRef,
-        apply: impl Fn(i128) -> Option<i128>,
+        apply: impl Fn(T::Native) -> Option<T::Native>,
         overflow: impl Fn(String) -> ArrowError,
     ) -> Result<ArrayRef>
     where
-        T::Native: Into<i128> + TryFrom<i128>,
+        T::Native: std::fmt::Display,
     {
         let result: PrimitiveArray<T> = try_unary(value.as_primitive::<T>(), |value| {
-            let wide: i128 = value.into();
-            apply(wide)
-                .and_then(|v| T::Native::try_from(v).ok())
-                .ok_or_else(|| overflow(wide.to_string()))
+            apply(value).ok_or_else(|| overflow(value.to_string()))
         })
         .map_err(unpack)?;
         Ok(Arc::new(result))
     }
-    let negates = what == "-";
+    macro_rules! integers {
+        ($type:ty) => {
+            match negates {
+                true => narrow::<$type>(value, |value| value.checked_neg(), overflow)?,
+                false => narrow::<$type>(value, |value| value.checked_abs(), overflow)?,
+            }
+        };
+    }
     Ok(match value.data_type() {
-        DataType::Int8 => narrow::<Int8Type>(value, apply, overflow)?,
-        DataType::Int16 => narrow::<Int16Type>(value, apply, overflow)?,
-        DataType::Int32 => narrow::<Int32Type>(value, apply, overflow)?,
-        DataType::Int64 => narrow::<Int64Type>(value, apply, overflow)?,
+        DataType::Int8 => integers!(Int8Type),
+        DataType::Int16 => integers!(Int16Type),
+        DataType::Int32 => integers!(Int32Type),
+        DataType::Int64 => integers!(Int64Type),
         DataType::Float32 => {
             let values = value.as_primitive::<Float32Type>();
             let result: PrimitiveArray<Float32Type> =
@@ -697,10 +745,14 @@ fn evaluate_sign(call: &Call, what: &str, apply: fn(i128) -> Option<i128>) -> Re
         }
         DataType::Decimal128(precision, scale) => {
             let values = value.as_primitive::<Decimal128Type>();
-            let result: PrimitiveArray<Decimal128Type> = try_unary(values, |v| {
-                apply(v).ok_or_else(|| overflow(format_decimal(v, *scale)))
-            })
-            .map_err(unpack)?;
+            // No decimal has the least number of 128 bits.
+            let result: PrimitiveArray<Decimal128Type> = values.unary(|v| {
+                if negates {
+                    v.wrapping_neg()
+                } else {
+                    v.wrapping_abs()
+                }
+            });
             Arc::new(result.with_precision_and_scale(*precision, *scale)?)
         }
         other => return plan_err!("{other} is no number"),

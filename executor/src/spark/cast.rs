@@ -4,11 +4,12 @@
 //! A cast that cannot fail and means the same in Arrow is left to Arrow by `native`, so that the
 //! optimizer can see through it.
 
+use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, PrimitiveArray, StringBuilder,
-    new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
+    StringBuilder, new_null_array,
 };
 use datafusion::arrow::compute::cast as arrow_cast;
 use datafusion::arrow::datatypes::{
@@ -19,7 +20,8 @@ use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_er
 
 use super::cast_nested;
 use super::scalar::{Call, Definition, Params, Returns};
-use super::short::Rescale;
+use super::short::{self, Rescale};
+use super::short_float;
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone};
 use super::types::{self, instant, local_time};
 
@@ -230,6 +232,43 @@ impl Cells<'_> {
             .collect()
     }
 
+    /// The same for an array of numbers.
+    fn each<F: ArrowPrimitiveType, T: ArrowPrimitiveType>(
+        &self,
+        values: &PrimitiveArray<F>,
+        convert: impl Fn(F::Native) -> Option<T::Native>,
+        show: impl Fn(F::Native) -> String,
+    ) -> Result<PrimitiveArray<T>> {
+        match self.target.failure {
+            Failure::Null => Ok(values.unary_opt(convert)),
+            Failure::Error => values
+                .try_unary(|value| convert(value).ok_or(value))
+                .map_err(|value| self.failed(&show(value))),
+        }
+    }
+
+    /// To an integer type by way of a BIGINT; `None` if there is no such type.
+    fn whole_numbers<F: ArrowPrimitiveType>(
+        &self,
+        values: &PrimitiveArray<F>,
+        convert: impl Fn(F::Native) -> Option<i64>,
+        show: impl Fn(F::Native) -> String,
+    ) -> Result<Option<ArrayRef>> {
+        macro_rules! to {
+            ($type:ty) => {{
+                let narrow = |value| convert(value).and_then(|whole| whole.try_into().ok());
+                Arc::new(self.each::<F, $type>(values, narrow, show)?)
+            }};
+        }
+        Ok(Some(match self.to {
+            DataType::Int8 => to!(Int8Type),
+            DataType::Int16 => to!(Int16Type),
+            DataType::Int32 => to!(Int32Type),
+            DataType::Int64 => to!(Int64Type),
+            _ => return Ok(None),
+        }))
+    }
+
     /// The same, to any type that is held as a number.
     fn numbers<V>(
         &self,
@@ -272,19 +311,25 @@ impl Cells<'_> {
         }
     }
 
+    /// Texts that are written one behind the other.
     fn strings<V>(
         &self,
         values: impl Iterator<Item = Option<V>>,
-        show: impl Fn(V) -> String,
-    ) -> ArrayRef {
-        let mut builder = StringBuilder::new();
+        write: impl Fn(V, &mut StringBuilder) -> std::fmt::Result,
+    ) -> Result<ArrayRef> {
+        let mut builder = StringBuilder::with_capacity(self.value.len(), self.value.len() * 8);
         for value in values {
             match value {
-                Some(value) => builder.append_value(show(value)),
+                Some(value) => {
+                    if write(value, &mut builder).is_err() {
+                        return self.unsupported();
+                    }
+                    builder.append_value("");
+                }
                 None => builder.append_null(),
             }
         }
-        Arc::new(builder.finish())
+        Ok(Arc::new(builder.finish()))
     }
 
     fn text_values(&self) -> Result<ArrayRef> {
@@ -293,7 +338,7 @@ impl Cells<'_> {
         let zone = self.target.zone;
         Ok(match self.to {
             DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
-                self.numbers(text.iter(), &|value: &&str| parse_integer(value), show)?
+                self.text_to_integers(text)?
             }
             DataType::Decimal128(..) => {
                 self.numbers(text.iter(), &|value: &&str| parse_decimal(value), show)?
@@ -341,10 +386,25 @@ impl Cells<'_> {
         })
     }
 
+    fn text_to_integers(&self, text: &StringArray) -> Result<ArrayRef> {
+        macro_rules! to {
+            ($type:ty) => {{
+                let convert = |value: &&str| parse_integer(value)?.try_into().ok();
+                Arc::new(self.map::<$type, _>(text.iter(), convert, |value| value.to_string())?)
+            }};
+        }
+        Ok(match self.to {
+            DataType::Int8 => to!(Int8Type),
+            DataType::Int16 => to!(Int16Type),
+            DataType::Int32 => to!(Int32Type),
+            _ => to!(Int64Type),
+        })
+    }
+
     fn boolean_values(&self) -> Result<ArrayRef> {
         let values = self.value.as_boolean();
         match self.to {
-            DataType::Utf8 => Ok(self.strings(values.iter(), |value| value.to_string())),
+            DataType::Utf8 => self.strings(values.iter(), |value, out| write!(out, "{value}")),
             DataType::Float32 | DataType::Float64 => Ok(arrow_cast(
                 &arrow_cast(self.value, &DataType::Int8)?,
                 self.to,
@@ -365,31 +425,46 @@ impl Cells<'_> {
     fn integer_values(&self) -> Result<ArrayRef> {
         let wide = arrow_cast(self.value, &DataType::Int64)?;
         let values = wide.as_primitive::<Int64Type>();
-        let show = |value: &i64| value.to_string();
+        if let Some(whole) = self.whole_numbers(values, Some, |value| value.to_string())? {
+            return Ok(whole);
+        }
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), |value| value.to_string()),
-            DataType::Boolean => Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v != 0))
-                    .collect::<BooleanArray>(),
-            ),
-            DataType::Timestamp(_, Some(_)) => self.instants(self.map(
-                values.iter(),
-                |v: &i64| Some(v.saturating_mul(MICROS_PER_SECOND)),
-                show,
-            )?),
-            _ => self.numbers(
-                values.iter(),
-                &|value: &i64| {
-                    Some(Exact {
-                        unscaled: i256::from_i128((*value).into()),
-                        scale: 0,
-                    })
-                },
-                show,
-            )?,
+            DataType::Utf8 => arrow_cast(self.value, self.to)?,
+            DataType::Boolean => Arc::new(BooleanArray::from_unary(values, |v| v != 0)),
+            DataType::Timestamp(_, Some(_)) => {
+                self.instants(values.unary(|v| v.saturating_mul(MICROS_PER_SECOND)))
+            }
+            DataType::Decimal128(precision, scale) => {
+                self.rescaled(values, 0, (*precision, *scale), |value| value.to_string())?
+            }
+            _ => return self.unsupported(),
         })
+    }
+
+    /// Exact numbers of one scale as decimals.
+    fn rescaled<F: ArrowPrimitiveType>(
+        &self,
+        values: &PrimitiveArray<F>,
+        from: i8,
+        (precision, scale): (u8, i8),
+        show: impl Fn(F::Native) -> String,
+    ) -> Result<ArrayRef>
+    where
+        F::Native: Into<i128>,
+    {
+        let quick = Rescale::new(from.into(), precision, scale);
+        let convert = |value: F::Native| {
+            let value: i128 = value.into();
+            quick.and_then(|quick| quick.apply(value)).or_else(|| {
+                let exact = Exact {
+                    unscaled: i256::from_i128(value),
+                    scale: from.into(),
+                };
+                exact.rescaled(precision, scale)
+            })
+        };
+        let array = self.each::<F, Decimal128Type>(values, convert, show)?;
+        Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
     }
 
     fn float_values(&self) -> Result<ArrayRef> {
@@ -400,102 +475,111 @@ impl Cells<'_> {
             true => format_float(value as f32, (value as f32).abs().into()),
             false => format_float(value, value.abs()),
         };
+        if let Some(whole) = self.whole_numbers(values, truncated, show)? {
+            return Ok(whole);
+        }
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), show),
-            DataType::Boolean => Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v != 0.0))
-                    .collect::<BooleanArray>(),
-            ),
+            DataType::Utf8 => {
+                return self.strings(values.iter(), |value, out| out.write_str(&show(value)));
+            }
+            DataType::Boolean => Arc::new(BooleanArray::from_unary(values, |v| v != 0.0)),
             DataType::Float32 => arrow_cast(self.value, self.to)?,
-            DataType::Timestamp(_, Some(_)) => self.instants(self.map(
-                values.iter(),
-                |value: &f64| {
+            DataType::Timestamp(_, Some(_)) => self.instants(self.each(
+                values,
+                |value: f64| {
                     let micros = value * MICROS_PER_SECOND as f64;
                     (micros.is_finite() && micros.abs() < 9.2e18).then_some(micros as i64)
                 },
-                |value| show(*value),
+                show,
             )?),
             // What is no number has no decimal; that is no error.
-            DataType::Decimal128(..) => self.numbers(
-                values.iter().map(|value| value.filter(|v| v.is_finite())),
-                &|value: &f64| parse_decimal(&format!("{value:e}")),
-                |value| show(*value),
-            )?,
-            _ => self.numbers(values.iter(), &|value: &f64| truncated(*value), |value| {
-                show(*value)
-            })?,
+            DataType::Decimal128(precision, scale) => {
+                let shortest = |value: f64| match single {
+                    true => None,
+                    false => short_float::unscaled(value, (*scale).into()),
+                };
+                let limit = power_of_ten((*precision).into());
+                let array = self.map::<Decimal128Type, f64>(
+                    values.iter().map(|value| value.filter(|v| v.is_finite())),
+                    |value| match shortest(*value) {
+                        Some(unscaled) => {
+                            let unscaled = i128::from(unscaled);
+                            (i256::from_i128(unscaled.abs()) < limit?).then_some(unscaled)
+                        }
+                        None => parse_decimal(&format!("{value:e}"))?.rescaled(*precision, *scale),
+                    },
+                    |value| show(*value),
+                )?;
+                Arc::new(array.with_precision_and_scale(*precision, *scale)?)
+            }
+            _ => return self.unsupported(),
         })
     }
 
     fn decimal_values(&self, scale: i8) -> Result<ArrayRef> {
         let values = self.value.as_primitive::<Decimal128Type>();
-        let exact = |value: &i128| {
-            Some(Exact {
-                unscaled: i256::from_i128(*value),
-                scale: scale.into(),
-            })
+        let exact = |value: i128| Exact {
+            unscaled: i256::from_i128(value),
+            scale: scale.into(),
         };
-        let show = |value: &i128| format_decimal(*value, scale);
+        let show = |value: i128| format_decimal(value, scale);
+        let divisor = power_of_ten(scale.into()).and_then(i256::to_i128);
+        let truncated = |value: i128| match divisor {
+            Some(divisor) => short::quotient(value, divisor)?.try_into().ok(),
+            None => exact(value).truncated()?.try_into().ok(),
+        };
+        if let Some(whole) = self.whole_numbers(values, truncated, show)? {
+            return Ok(whole);
+        }
+        let double = |value: i128| match short_float::of_decimal(value, scale.into()) {
+            Some(double) => Some(double),
+            None => format_decimal(value, scale).parse().ok(),
+        };
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), |value| format_decimal(value, scale)),
-            DataType::Boolean => Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v != 0))
-                    .collect::<BooleanArray>(),
-            ),
-            DataType::Float64 => Arc::new(self.map::<Float64Type, _>(
-                values.iter(),
-                |value| format_decimal(*value, scale).parse().ok(),
+            DataType::Utf8 => {
+                return self.strings(values.iter(), |value, out| {
+                    out.write_str(&format_decimal(value, scale))
+                });
+            }
+            DataType::Boolean => Arc::new(BooleanArray::from_unary(values, |v| v != 0)),
+            DataType::Float64 => Arc::new(self.each::<_, Float64Type>(values, double, show)?),
+            DataType::Float32 => Arc::new(self.each::<_, Float32Type>(
+                values,
+                |value| format_decimal(value, scale).parse().ok(),
                 show,
             )?),
-            DataType::Float32 => Arc::new(self.map::<Float32Type, _>(
-                values.iter(),
-                |value| format_decimal(*value, scale).parse().ok(),
-                show,
-            )?),
-            DataType::Timestamp(_, Some(_)) => self.instants(self.map(
-                values.iter(),
-                |value: &i128| {
-                    let micros = exact(value)?.scaled(6)?;
+            DataType::Timestamp(_, Some(_)) => self.instants(self.each(
+                values,
+                |value| {
+                    let micros = exact(value).scaled(6)?;
                     i64::try_from(micros.truncated()?).ok()
                 },
                 show,
             )?),
             DataType::Decimal128(precision, to_scale) => {
-                let quick = Rescale::new(scale.into(), *precision, *to_scale);
-                let rescaled = |value: i128| {
-                    quick
-                        .and_then(|quick| quick.apply(value))
-                        .or_else(|| exact(&value)?.rescaled(*precision, *to_scale))
-                };
-                let array: Decimal128Array = match self.target.failure {
-                    Failure::Null => values.unary_opt(rescaled),
-                    Failure::Error => values
-                        .try_unary(|value| rescaled(value).ok_or(value))
-                        .map_err(|value| self.failed(&show(&value)))?,
-                };
-                Arc::new(array.with_precision_and_scale(*precision, *to_scale)?)
+                self.rescaled(values, scale, (*precision, *to_scale), show)?
             }
-            _ => self.numbers(values.iter(), &exact, show)?,
+            _ => return self.unsupported(),
         })
     }
 
     fn date_values(&self) -> Result<ArrayRef> {
         let values = self.value.as_primitive::<Date32Type>();
         let zone = self.target.zone;
-        let show = |days: &i32| time::format_date((*days).into());
-        let midnight = |days: &i32| i64::from(*days).checked_mul(MICROS_PER_DAY);
+        let show = |days: i32| time::format_date(days.into());
+        let midnight = |days: i32| i64::from(days).checked_mul(MICROS_PER_DAY);
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), |days| time::format_date(days.into())),
-            to if *to == instant() => self.instants(self.map(
-                values.iter(),
-                |days: &i32| midnight(days).and_then(|local| zone.to_instant(local)),
+            DataType::Utf8 => {
+                return self.strings(values.iter(), |days, out| {
+                    out.write_str(&time::format_date(days.into()))
+                });
+            }
+            to if *to == instant() => self.instants(self.each(
+                values,
+                |days| midnight(days).and_then(|local| zone.to_instant(local)),
                 show,
             )?),
-            to if *to == local_time() => self.instants(self.map(values.iter(), midnight, show)?),
+            to if *to == local_time() => self.instants(self.each(values, midnight, show)?),
             _ => return self.unsupported(),
         })
     }
@@ -504,50 +588,32 @@ impl Cells<'_> {
         let micros = arrow_cast(self.value, &instant())?;
         let values = micros.as_primitive::<TimestampMicrosecondType>();
         let zone = self.target.zone;
-        let show = |micros: &i64| time::format_local(zone.to_local(*micros).unwrap_or(*micros));
+        let show = |micros: i64| time::format_local(zone.to_local(micros).unwrap_or(micros));
+        let seconds = |micros: i64| Some(micros.div_euclid(MICROS_PER_SECOND));
+        if let Some(whole) = self.whole_numbers(values, seconds, show)? {
+            return Ok(whole);
+        }
+        let double = |micros: i64| micros as f64 / MICROS_PER_SECOND as f64;
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), |micros| show(&micros)),
-            DataType::Date32 => Arc::new(self.map::<Date32Type, _>(
-                values.iter(),
-                |micros| date_of(zone.to_local(*micros)?),
+            DataType::Utf8 => {
+                return self.strings(values.iter(), |micros, out| out.write_str(&show(micros)));
+            }
+            DataType::Date32 => Arc::new(self.each::<_, Date32Type>(
+                values,
+                |micros| date_of(zone.to_local(micros)?),
                 show,
             )?),
-            to if *to == local_time() => self.instants(self.map(
-                values.iter(),
-                |micros: &i64| zone.to_local(*micros),
-                show,
-            )?),
-            DataType::Float64 => Arc::new(self.map::<Float64Type, _>(
-                values.iter(),
-                |micros| Some(*micros as f64 / MICROS_PER_SECOND as f64),
-                show,
-            )?),
-            DataType::Float32 => Arc::new(self.map::<Float32Type, _>(
-                values.iter(),
-                |micros| Some((*micros as f64 / MICROS_PER_SECOND as f64) as f32),
-                show,
-            )?),
-            DataType::Decimal128(..) => self.numbers(
-                values.iter(),
-                &|micros: &i64| {
-                    Some(Exact {
-                        unscaled: i256::from_i128((*micros).into()),
-                        scale: 6,
-                    })
-                },
-                show,
-            )?,
-            _ => self.numbers(
-                values.iter(),
-                &|micros: &i64| {
-                    let seconds = micros.div_euclid(MICROS_PER_SECOND);
-                    Some(Exact {
-                        unscaled: i256::from_i128(seconds.into()),
-                        scale: 0,
-                    })
-                },
-                show,
-            )?,
+            to if *to == local_time() => {
+                self.instants(self.each(values, |micros| zone.to_local(micros), show)?)
+            }
+            DataType::Float64 => Arc::new(values.unary::<_, Float64Type>(double)),
+            DataType::Float32 => {
+                Arc::new(values.unary::<_, Float32Type>(|micros| double(micros) as f32))
+            }
+            DataType::Decimal128(precision, scale) => {
+                self.rescaled(values, 6, (*precision, *scale), show)?
+            }
+            _ => return self.unsupported(),
         })
     }
 
@@ -555,18 +621,19 @@ impl Cells<'_> {
         let micros = arrow_cast(self.value, &local_time())?;
         let values = micros.as_primitive::<TimestampMicrosecondType>();
         let zone = self.target.zone;
-        let show = |micros: &i64| time::format_local(*micros);
         Ok(match self.to {
-            DataType::Utf8 => self.strings(values.iter(), time::format_local),
-            DataType::Date32 => Arc::new(self.map::<Date32Type, _>(
-                values.iter(),
-                |micros| date_of(*micros),
-                show,
-            )?),
-            to if *to == instant() => self.instants(self.map(
-                values.iter(),
-                |micros: &i64| zone.to_instant(*micros),
-                show,
+            DataType::Utf8 => {
+                return self.strings(values.iter(), |micros, out| {
+                    out.write_str(&time::format_local(micros))
+                });
+            }
+            DataType::Date32 => {
+                Arc::new(self.each::<_, Date32Type>(values, date_of, time::format_local)?)
+            }
+            to if *to == instant() => self.instants(self.each(
+                values,
+                |micros| zone.to_instant(micros),
+                time::format_local,
             )?),
             _ => return self.unsupported(),
         })
@@ -676,17 +743,11 @@ pub(super) fn divide_half_even(dividend: i128, divisor: i256) -> Option<i128> {
     Some(quotient + i128::from(up))
 }
 
-fn parse_integer(text: &str) -> Option<Exact> {
+fn parse_integer(text: &str) -> Option<i64> {
     let text = time::trim(text);
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let value: i128 = text.strip_prefix('+').unwrap_or(text).parse().ok()?;
-    Some(Exact {
-        unscaled: i256::from_i128(value),
-        scale: 0,
-    })
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
 }
 
 /// A number with a point and an exponent, of as many digits as are needed to round it.
@@ -736,23 +797,20 @@ pub(super) fn parse_decimal(text: &str) -> Option<Exact> {
 
 fn parse_float(text: &str) -> Option<f64> {
     let text = time::trim(text);
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    match unsigned.to_ascii_lowercase().as_str() {
-        "inf" | "infinity" => {
-            return Some(if text.starts_with('-') {
-                f64::NEG_INFINITY
-            } else {
-                f64::INFINITY
-            });
-        }
-        "nan" => return (unsigned.len() == text.len()).then_some(f64::NAN),
-        _ => {}
-    }
     let number = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
     let valid = number
         .bytes()
         .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    if valid { number.parse().ok() } else { None }
+    if valid {
+        return number.parse().ok();
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    match unsigned.to_ascii_lowercase().as_str() {
+        "inf" | "infinity" if text.starts_with('-') => Some(f64::NEG_INFINITY),
+        "inf" | "infinity" => Some(f64::INFINITY),
+        "nan" => (unsigned.len() == text.len()).then_some(f64::NAN),
+        _ => None,
+    }
 }
 
 fn parse_boolean(text: &str) -> Option<bool> {
@@ -763,13 +821,12 @@ fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-fn truncated(value: f64) -> Option<Exact> {
+/// Without the fraction; `None` also for NaN.
+fn truncated(value: f64) -> Option<i64> {
+    // The bounds are powers of two, so they are exact.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     let whole = value.trunc();
-    // Beyond this no integer type holds it anyway; also false for NaN.
-    (whole.abs() < 1e30).then_some(Exact {
-        unscaled: i256::from_i128(whole as i128),
-        scale: 0,
-    })
+    (-BEYOND..BEYOND).contains(&whole).then_some(whole as i64)
 }
 
 /// The plain text of a decimal.

@@ -6,9 +6,12 @@ use datafusion::arrow::array::{
     Array, ArrayRef, Date32Array, Float64Array, Int32Array, Int64Array, StringArray,
     TimestampMicrosecondArray,
 };
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::compute::{binary, try_binary};
+use datafusion::arrow::datatypes::{DataType, Date32Type, Int32Type, Int64Type};
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, exec_err, plan_err};
 
+use super::arithmetic::unpack;
 use super::cast::{decimals, zone_of};
 use super::pattern::Pattern;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
@@ -156,20 +159,14 @@ impl<A: Array + 'static> IntoRef for A {
 fn of_date(call: &Call, part: impl Fn(i64) -> i64) -> Result<ArrayRef> {
     let dates = call.typed::<Date32Array>(0)?;
     Ok(dates
-        .iter()
-        .map(|date| date.map(|date| part(date.into()) as i32))
-        .collect::<Int32Array>()
+        .unary::<_, Int32Type>(|date| part(date.into()) as i32)
         .into_ref())
 }
 
 fn map_date(call: &Call, convert: impl Fn(i64) -> Option<i64>) -> Result<ArrayRef> {
     let dates = call.typed::<Date32Array>(0)?;
     let convert = |date: i32| convert(date.into()).and_then(|date| i32::try_from(date).ok());
-    Ok(dates
-        .iter()
-        .map(|date| date.and_then(convert))
-        .collect::<Date32Array>()
-        .into_ref())
+    Ok(dates.unary_opt::<_, Date32Type>(convert).into_ref())
 }
 
 fn of_time(call: &Call, unit: i64, modulus: i64) -> Result<ArrayRef> {
@@ -179,19 +176,18 @@ fn of_time(call: &Call, unit: i64, modulus: i64) -> Result<ArrayRef> {
         let local = zone.to_local(instant)?;
         Some((local.rem_euclid(MICROS_PER_DAY) / unit % modulus) as i32)
     };
-    Ok(instants
-        .iter()
-        .map(|instant| instant.and_then(part))
-        .collect::<Int32Array>()
-        .into_ref())
+    if let Zone::Fixed(0) = zone {
+        // The same without what may fail.
+        let of_day = |instant: i64| (instant.rem_euclid(MICROS_PER_DAY) / unit % modulus) as i32;
+        return Ok(instants.unary::<_, Int32Type>(of_day).into_ref());
+    }
+    Ok(instants.unary_opt::<_, Int32Type>(part).into_ref())
 }
 
 fn of_instant(call: &Call, unit: i64) -> Result<ArrayRef> {
     let instants = call.typed::<TimestampMicrosecondArray>(0)?;
     Ok(instants
-        .iter()
-        .map(|instant| instant.map(|i| i.div_euclid(unit)))
-        .collect::<Int64Array>()
+        .unary::<_, Int64Type>(|instant| instant.div_euclid(unit))
         .into_ref())
 }
 
@@ -261,29 +257,25 @@ fn last_day(days: i64) -> Option<i64> {
 fn move_date(call: &Call, moved: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
     let dates = call.typed::<Date32Array>(0)?;
     let steps = call.typed::<Int32Array>(1)?;
-    let result = dates.iter().zip(steps.iter()).map(|pair| match pair {
-        (Some(date), Some(step)) => {
-            match moved(date.into(), step.into()).and_then(|date| i32::try_from(date).ok()) {
-                Some(date) => Ok(Some(date)),
-                None => exec_err!(
+    let result: Date32Array = try_binary(dates, steps, |date: i32, step: i32| {
+        moved(date.into(), step.into())
+            .and_then(|date| i32::try_from(date).ok())
+            .ok_or_else(|| {
+                ArrowError::ComputeError(format!(
                     "ARITHMETIC_OVERFLOW: overflow: a date {step} on from {} has no number",
                     time::format_date(date.into())
-                ),
-            }
-        }
-        _ => Ok(None),
-    });
-    Ok(result.collect::<Result<Date32Array>>()?.into_ref())
+                ))
+            })
+    })
+    .map_err(unpack)?;
+    Ok(result.into_ref())
 }
 
 fn datediff(call: &Call) -> Result<ArrayRef> {
     let ends = call.typed::<Date32Array>(0)?;
     let starts = call.typed::<Date32Array>(1)?;
-    let days = ends
-        .iter()
-        .zip(starts.iter())
-        .map(|(end, start)| Some(end?.wrapping_sub(start?)));
-    Ok(days.collect::<Int32Array>().into_ref())
+    let days: Int32Array = binary(ends, starts, i32::wrapping_sub)?;
+    Ok(days.into_ref())
 }
 
 fn next_day(call: &Call) -> Result<ArrayRef> {
@@ -309,70 +301,124 @@ fn next_day(call: &Call) -> Result<ArrayRef> {
     Ok(result.collect::<Result<Date32Array>>()?.into_ref())
 }
 
-/// A date cut to the begin of a unit of at least a week.
-fn cut_date(days: i64, unit: &str) -> Option<i64> {
-    let (year, month, _) = civil(days);
-    match unit {
-        "YEAR" | "YYYY" | "YY" => from_civil(year, 1, 1),
-        "QUARTER" => from_civil(year, (month - 1) / 3 * 3 + 1, 1),
-        "MONTH" | "MM" | "MON" => from_civil(year, month, 1),
-        "WEEK" => Some(days - (days + 3).rem_euclid(7)),
-        _ => None,
+/// What a date or an instant is cut to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Year,
+    Quarter,
+    Month,
+    Week,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Millisecond,
+    Microsecond,
+}
+
+impl Unit {
+    fn find(name: &str) -> Option<Self> {
+        const NAMES: [(&str, Unit); 15] = [
+            ("YEAR", Unit::Year),
+            ("YYYY", Unit::Year),
+            ("YY", Unit::Year),
+            ("QUARTER", Unit::Quarter),
+            ("MONTH", Unit::Month),
+            ("MM", Unit::Month),
+            ("MON", Unit::Month),
+            ("WEEK", Unit::Week),
+            ("DAY", Unit::Day),
+            ("DD", Unit::Day),
+            ("HOUR", Unit::Hour),
+            ("MINUTE", Unit::Minute),
+            ("SECOND", Unit::Second),
+            ("MILLISECOND", Unit::Millisecond),
+            ("MICROSECOND", Unit::Microsecond),
+        ];
+        NAMES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, unit)| *unit)
     }
+
+    /// A date cut to a unit of at least a week.
+    fn cut_date(self, days: i64) -> Option<i64> {
+        if self == Self::Week {
+            return Some(days - (days + 3).rem_euclid(7));
+        }
+        let (year, month, day) = civil(days);
+        match self {
+            Self::Year => from_civil(year, 1, 1),
+            Self::Quarter => from_civil(year, (month - 1) / 3 * 3 + 1, 1),
+            Self::Month => Some(days - i64::from(day) + 1),
+            _ => None,
+        }
+    }
+
+    fn cut_instant(self, instant: i64, zone: Zone) -> Option<i64> {
+        let step = match self {
+            Self::Microsecond => return Some(instant),
+            Self::Millisecond => return Some(instant - instant.rem_euclid(1000)),
+            Self::Second => return Some(instant - instant.rem_euclid(MICROS_PER_SECOND)),
+            Self::Minute => 60 * MICROS_PER_SECOND,
+            Self::Hour => 3600 * MICROS_PER_SECOND,
+            _ => MICROS_PER_DAY,
+        };
+        let local = zone.to_local(instant)?;
+        match self {
+            // Below a day the distance stays the same; a day begins at its own midnight.
+            Self::Minute | Self::Hour => Some(instant - local.rem_euclid(step)),
+            Self::Day => zone.to_instant(local - local.rem_euclid(step)),
+            _ => {
+                let days = self.cut_date(local.div_euclid(MICROS_PER_DAY))?;
+                zone.to_instant(days.checked_mul(MICROS_PER_DAY)?)
+            }
+        }
+    }
+}
+
+/// The unit that is named for all rows, if it is one for all.
+fn constant_unit(call: &Call, index: usize) -> Result<Option<Option<Unit>>> {
+    let units = call.text(index)?;
+    let constant = call.is_constant(index) && !units.is_empty();
+    Ok(constant.then(|| {
+        units
+            .is_valid(0)
+            .then(|| Unit::find(units.value(0)))
+            .flatten()
+    }))
 }
 
 fn trunc(call: &Call) -> Result<ArrayRef> {
     let dates = call.typed::<Date32Array>(0)?;
-    let units = call.text(1)?;
-    let cut = |(date, unit): (Option<i32>, Option<&str>)| {
-        let days = cut_date(date?.into(), &unit?.to_uppercase())?;
-        i32::try_from(days).ok()
+    let cut = |date: i32, unit: Unit| i32::try_from(unit.cut_date(date.into())?).ok();
+    let result: Date32Array = match constant_unit(call, 1)? {
+        Some(Some(unit)) => dates.unary_opt(|date| cut(date, unit)),
+        Some(None) => Date32Array::new_null(dates.len()),
+        None => {
+            let pairs = dates.iter().zip(call.text(1)?.iter());
+            pairs
+                .map(|(date, unit)| cut(date?, Unit::find(unit?)?))
+                .collect()
+        }
     };
-    Ok(dates
-        .iter()
-        .zip(units.iter())
-        .map(cut)
-        .collect::<Date32Array>()
-        .into_ref())
+    Ok(result.into_ref())
 }
 
 fn date_trunc(call: &Call) -> Result<ArrayRef> {
     let zone = zone_of(&call.args[2])?;
-    let units = call.text(0)?;
     let instants = call.typed::<TimestampMicrosecondArray>(1)?;
-    let cut = |instant: i64, unit: &str| {
-        let unit = unit.to_uppercase();
-        match unit.as_str() {
-            "MICROSECOND" => return Some(instant),
-            "MILLISECOND" => return Some(instant - instant.rem_euclid(1000)),
-            "SECOND" => return Some(instant - instant.rem_euclid(MICROS_PER_SECOND)),
-            _ => {}
-        }
-        let local = zone.to_local(instant)?;
-        let step = match unit.as_str() {
-            "MINUTE" => 60 * MICROS_PER_SECOND,
-            "HOUR" => 3600 * MICROS_PER_SECOND,
-            "DAY" | "DD" => MICROS_PER_DAY,
-            _ => {
-                let days = cut_date(local.div_euclid(MICROS_PER_DAY), &unit)?;
-                return zone.to_instant(days.checked_mul(MICROS_PER_DAY)?);
-            }
-        };
-        let over = local.rem_euclid(step);
-        // Below a day the distance stays the same; a day begins at its own midnight.
-        if step == MICROS_PER_DAY {
-            zone.to_instant(local - over)
-        } else {
-            Some(instant - over)
+    let result: TimestampMicrosecondArray = match constant_unit(call, 0)? {
+        Some(Some(unit)) => instants.unary_opt(|instant| unit.cut_instant(instant, zone)),
+        Some(None) => TimestampMicrosecondArray::new_null(instants.len()),
+        None => {
+            let pairs = instants.iter().zip(call.text(0)?.iter());
+            pairs
+                .map(|(instant, unit)| Unit::find(unit?)?.cut_instant(instant?, zone))
+                .collect()
         }
     };
-    let result = units.iter().zip(instants.iter()).map(|(unit, instant)| {
-        Ok(match (unit, instant) {
-            (Some(unit), Some(instant)) => cut(instant, unit),
-            _ => None,
-        })
-    });
-    instant_array(result)
+    Ok(result.with_timezone("UTC").into_ref())
 }
 
 fn make_date(call: &Call) -> Result<ArrayRef> {

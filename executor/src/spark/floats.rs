@@ -71,10 +71,36 @@ pub(super) fn normalized_rows(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan
     {
         return Ok(input);
     }
+    project(input, |field, _| has_float(field))
+}
+
+/// The rows of a plan with those of its floats in the form for comparing that `keys` names.
+pub(super) fn normalized_columns(
+    input: Arc<LogicalPlan>,
+    keys: &[&Expr],
+) -> Result<Arc<LogicalPlan>> {
+    let schema = Arc::clone(input.schema());
+    let named = |column: &Expr| keys.iter().any(|key| *key == column);
+    let mut columns = schema.iter();
+    let any = columns.any(|(qualifier, field)| {
+        let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        named(&column) && has_float(field.data_type())
+    });
+    match any {
+        true => project(input, |field, column| named(column) && has_float(field)),
+        false => Ok(input),
+    }
+}
+
+fn project(
+    input: Arc<LogicalPlan>,
+    wanted: impl Fn(&DataType, &Expr) -> bool,
+) -> Result<Arc<LogicalPlan>> {
+    let schema = Arc::clone(input.schema());
     let mut columns = Vec::with_capacity(schema.fields().len());
     for (qualifier, field) in schema.iter() {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
-        columns.push(match has_float(field.data_type()) {
+        columns.push(match wanted(field.data_type(), &column) {
             true => normalized(column, &schema)?.alias_qualified(qualifier.cloned(), field.name()),
             false => column,
         });
@@ -91,25 +117,26 @@ fn evaluate(call: &Call, zeros: bool) -> Result<ArrayRef> {
 
 pub(super) fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
     match array.data_type() {
+        // A sum with 0.0 makes one zero of both, and leaves all others what they are.
         DataType::Float32 => {
+            let zero = if zeros { 0.0 } else { -0.0 };
             let values: PrimitiveArray<Float32Type> =
                 array
                     .as_primitive::<Float32Type>()
-                    .unary(|value| match value {
-                        nan if nan.is_nan() => f32::NAN,
-                        zero if zeros && zero == 0.0 => 0.0,
-                        other => other,
+                    .unary(|value| match value.is_nan() {
+                        true => f32::NAN,
+                        false => value + zero,
                     });
             Arc::new(values)
         }
         DataType::Float64 => {
+            let zero = if zeros { 0.0 } else { -0.0 };
             let values: PrimitiveArray<Float64Type> =
                 array
                     .as_primitive::<Float64Type>()
-                    .unary(|value| match value {
-                        nan if nan.is_nan() => f64::NAN,
-                        zero if zeros && zero == 0.0 => 0.0,
-                        other => other,
+                    .unary(|value| match value.is_nan() {
+                        true => f64::NAN,
+                        false => value + zero,
                     });
             Arc::new(values)
         }

@@ -7,14 +7,15 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
-use super::scalar::{Param, Params, Scalar};
+use super::scalar::{Definition, Param, Params, Scalar};
 use super::{
     arithmetic, array, bits, cast, clock, conditional, datetime, encode, floats, generate, hash,
     interval, json, json_rows, map, math, nested, regex, sequence, stamp, text, words,
 };
 
-static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let tables = [
+/// The table entries of all functions that have one.
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    let tables: [&'static [Definition]; 19] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
         datetime::FUNCTIONS,
@@ -35,12 +36,13 @@ static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         stamp::FUNCTIONS,
         words::FUNCTIONS,
     ];
-    let own = tables
-        .into_iter()
-        .flatten()
-        .chain(math::functions())
-        .map(Scalar::udf);
-    own.chain(clock::functions())
+    tables.into_iter().flatten().chain(math::functions())
+}
+
+static ALL: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    definitions()
+        .map(Scalar::udf)
+        .chain(clock::functions())
         .chain([conditional::coalesce()])
         .map(|udf| (udf.name().to_string(), Arc::new(udf)))
         .collect()
@@ -93,6 +95,13 @@ pub(super) fn library_params(name: &str) -> Option<Params> {
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, params)| *params)
+}
+
+/// The parameters of a function here or of the library.
+pub(super) fn params(name: &str) -> Option<Params> {
+    let own = definitions().find(|definition| definition.name == name);
+    own.map(|definition| definition.params)
+        .or_else(|| library_params(name))
 }
 
 /// All of them.

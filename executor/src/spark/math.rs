@@ -1,17 +1,24 @@
 //! Functions of numbers beside the operators.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Float64Array, Int64Array,
+    PrimitiveArray,
 };
-use datafusion::arrow::compute::cast as arrow_cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, i256};
+use datafusion::arrow::compute::{binary, cast as arrow_cast};
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType, i256,
+};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 
 use super::arithmetic::one_number;
 use super::cast::{self, Exact, Failure, Target, divide_half_up, power_of_ten};
 use super::scalar::{Call, Definition, Param, Params, Returns};
+use super::short::{self, Rescale};
+use super::short_float;
 use super::time::Zone;
 use super::types;
 
@@ -193,13 +200,13 @@ static OTHERS: [Definition; 16] = [
         name: "greatest",
         params: Params::Custom(extreme_params),
         returns: Returns::Custom(first_type),
-        evaluate: |call| extreme(call, std::cmp::Ordering::Greater),
+        evaluate: |call| extreme(call, Ordering::Greater),
     },
     Definition {
         name: "least",
         params: Params::Custom(extreme_params),
         returns: Returns::Custom(first_type),
-        evaluate: |call| extreme(call, std::cmp::Ordering::Less),
+        evaluate: |call| extreme(call, Ordering::Less),
     },
 ];
 
@@ -215,17 +222,12 @@ fn asinh(x: f64) -> f64 {
     }
 }
 
-fn map_double(call: &Call, convert: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
+fn map_double(call: &Call, convert: impl Fn(f64) -> Option<f64>) -> Result<ArrayRef> {
     let values = call.typed::<Float64Array>(0)?;
-    Ok(Arc::new(
-        values
-            .iter()
-            .map(|value| value.and_then(convert))
-            .collect::<Float64Array>(),
-    ))
+    Ok(Arc::new(values.unary_opt::<_, Float64Type>(convert)))
 }
 
-fn map_doubles(call: &Call, convert: fn(f64, f64) -> Option<f64>) -> Result<ArrayRef> {
+fn map_doubles(call: &Call, convert: impl Fn(f64, f64) -> Option<f64>) -> Result<ArrayRef> {
     let (left, right) = (
         call.typed::<Float64Array>(0)?,
         call.typed::<Float64Array>(1)?,
@@ -345,8 +347,7 @@ fn whole(call: &Call, up: bool) -> Result<ArrayRef> {
                     false => exec_err!("ARITHMETIC_OVERFLOW: overflow: {v} is beyond BIGINT"),
                 }
             };
-            let whole = values.iter().map(|v| v.map(convert).transpose());
-            Arc::new(whole.collect::<Result<Int64Array>>()?)
+            Arc::new(values.try_unary::<_, Int64Type, _>(convert)?)
         }
         DataType::Decimal128(_, scale) => {
             let DataType::Decimal128(precision, result_scale) = *call.return_type else {
@@ -356,11 +357,13 @@ fn whole(call: &Call, up: bool) -> Result<ArrayRef> {
                 .checked_pow((*scale).max(0) as u32)
                 .unwrap_or(i128::MAX);
             let convert = |v: i128| {
-                let floor = v.div_euclid(unit);
-                if up && v.rem_euclid(unit) != 0 {
-                    floor + 1
-                } else {
-                    floor
+                // Never `None`, for the unit is not zero.
+                let quotient = short::quotient(v, unit).unwrap_or_default();
+                let rest = v.wrapping_sub(quotient.wrapping_mul(unit));
+                match (up, rest) {
+                    (true, 1..) => quotient + 1,
+                    (false, ..0) => quotient - 1,
+                    _ => quotient,
                 }
             };
             let values: PrimitiveArray<Decimal128Type> = cast::decimals(value)?.unary(convert);
@@ -489,39 +492,48 @@ fn round(call: &Call, mode: Mode) -> Result<ArrayRef> {
                 }
             };
             let wide = arrow_cast(value, &DataType::Float64)?;
-            let rounded = wide.as_primitive::<Float64Type>().iter().map(|v| {
-                v.map(|v| {
-                    let exact = cast::parse_decimal(&texts(v)).filter(|_| v.is_finite());
-                    let rounded = exact.and_then(|exact| mode.apply(exact, scale));
-                    rounded
-                        .and_then(|r| format!("{}e{}", r.unscaled, -r.scale).parse().ok())
-                        .unwrap_or(v)
-                })
+            let by_digits = |v: f64| {
+                let exact = cast::parse_decimal(&texts(v)).filter(|_| v.is_finite());
+                let rounded = exact.and_then(|exact| mode.apply(exact, scale));
+                rounded
+                    .and_then(|r| format!("{}e{}", r.unscaled, -r.scale).parse().ok())
+                    .unwrap_or(v)
+            };
+            // Away from halves the modes do the same. A FLOAT has other digits than its DOUBLE.
+            let rounded: Float64Array = wide.as_primitive::<Float64Type>().unary(|v| {
+                match short_float::rounded(v, scale) {
+                    Some(rounded) if !single => rounded,
+                    _ => by_digits(v),
+                }
             });
-            let rounded: ArrayRef = Arc::new(rounded.collect::<Float64Array>());
+            let rounded: ArrayRef = Arc::new(rounded);
             Ok(arrow_cast(&rounded, call.return_type)?)
         }
         DataType::Decimal128(_, old) => {
             let DataType::Decimal128(precision, result_scale) = *call.return_type else {
                 return plan_err!("a decimal result was planned");
             };
-            let rounded = cast::decimals(value)?.iter().map(|v| match v {
-                None => Ok(None),
-                Some(v) => {
-                    let exact = Exact {
-                        unscaled: i256::from_i128(v),
-                        scale: (*old).into(),
-                    };
-                    match mode
-                        .apply(exact, scale)
-                        .and_then(|r| r.rescaled(precision, result_scale))
-                    {
-                        Some(rounded) => Ok(Some(rounded)),
-                        None => Err(overflow(cast::format_decimal(v, *old))),
-                    }
+            // Fewer digits behind the point are a change of scale.
+            let quick = match mode {
+                Mode::HalfUp if scale == i32::from(result_scale) => {
+                    Rescale::new((*old).into(), precision, result_scale)
                 }
-            });
-            let rounded = rounded.collect::<Result<PrimitiveArray<Decimal128Type>>>()?;
+                _ => None,
+            };
+            let wide = |v: i128| {
+                let exact = Exact {
+                    unscaled: i256::from_i128(v),
+                    scale: (*old).into(),
+                };
+                mode.apply(exact, scale)?.rescaled(precision, result_scale)
+            };
+            let rounded: PrimitiveArray<Decimal128Type> =
+                cast::decimals(value)?.try_unary(|v| {
+                    let found = quick.and_then(|quick| quick.apply(v));
+                    found
+                        .or_else(|| wide(v))
+                        .ok_or_else(|| overflow(cast::format_decimal(v, *old)))
+                })?;
             Ok(Arc::new(
                 rounded.with_precision_and_scale(precision, result_scale)?,
             ))
@@ -529,26 +541,23 @@ fn round(call: &Call, mode: Mode) -> Result<ArrayRef> {
         _ if scale >= 0 => Ok(Arc::clone(value)),
         _ => {
             let wide = arrow_cast(value, &DataType::Int64)?;
-            let rounded = wide
-                .as_primitive::<datafusion::arrow::datatypes::Int64Type>()
-                .iter()
-                .map(|v| match v {
-                    None => Ok(None),
-                    Some(v) => {
-                        let exact = Exact {
-                            unscaled: i256::from_i128(v.into()),
-                            scale: 0,
-                        };
-                        match mode
-                            .apply(exact, scale)
-                            .and_then(|r| r.truncated())
-                            .and_then(|r| i64::try_from(r).ok())
-                        {
-                            Some(rounded) => Ok(Some(rounded)),
-                            None => Err(overflow(v.to_string())),
-                        }
+            let rounded = wide.as_primitive::<Int64Type>().iter().map(|v| match v {
+                None => Ok(None),
+                Some(v) => {
+                    let exact = Exact {
+                        unscaled: i256::from_i128(v.into()),
+                        scale: 0,
+                    };
+                    match mode
+                        .apply(exact, scale)
+                        .and_then(|r| r.truncated())
+                        .and_then(|r| i64::try_from(r).ok())
+                    {
+                        Some(rounded) => Ok(Some(rounded)),
+                        None => Err(overflow(v.to_string())),
                     }
-                });
+                }
+            });
             let rounded: ArrayRef = Arc::new(rounded.collect::<Result<Int64Array>>()?);
             let target = Target {
                 zone: Zone::Fixed(0),
@@ -582,7 +591,65 @@ fn first_type(given: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
 }
 
 /// The greatest or least of the values that are not null; NaN is the greatest of all.
-fn extreme(call: &Call, wanted: std::cmp::Ordering) -> Result<ArrayRef> {
+fn extreme(call: &Call, wanted: Ordering) -> Result<ArrayRef> {
+    macro_rules! numbers {
+        ($type:ty, $compare:expr) => {
+            Ok(Arc::new(extreme_number::<$type>(call, wanted, $compare)?))
+        };
+    }
+    match call.return_type {
+        DataType::Int8 => numbers!(Int8Type, |a, b| a.cmp(b)),
+        DataType::Int16 => numbers!(Int16Type, |a, b| a.cmp(b)),
+        DataType::Int32 => numbers!(Int32Type, |a, b| a.cmp(b)),
+        DataType::Int64 => numbers!(Int64Type, |a, b| a.cmp(b)),
+        DataType::Date32 => numbers!(Date32Type, |a, b| a.cmp(b)),
+        DataType::Decimal128(..) => numbers!(Decimal128Type, |a, b| a.cmp(b)),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            numbers!(TimestampMicrosecondType, |a, b| a.cmp(b))
+        }
+        DataType::Float32 => numbers!(Float32Type, |a, b| nan_last(f64::from(*a), f64::from(*b))),
+        DataType::Float64 => numbers!(Float64Type, |a, b| nan_last(*a, *b)),
+        _ => extreme_value(call, wanted),
+    }
+}
+
+/// The zeros are equal, and NaN is greater than any number.
+fn nan_last(one: f64, other: f64) -> Ordering {
+    one.partial_cmp(&other)
+        .unwrap_or_else(|| one.is_nan().cmp(&other.is_nan()))
+}
+
+fn extreme_number<T: ArrowPrimitiveType>(
+    call: &Call,
+    wanted: Ordering,
+    compare: impl Fn(&T::Native, &T::Native) -> Ordering,
+) -> Result<PrimitiveArray<T>> {
+    let better = |known: T::Native, next: T::Native| match compare(&next, &known) == wanted {
+        true => next,
+        false => known,
+    };
+    let mut arrays = call.args.iter().map(|array| array.as_primitive::<T>());
+    let Some(first) = arrays.next() else {
+        return plan_err!("two values are needed to be compared");
+    };
+    let mut best = first.clone();
+    for next in arrays {
+        best = match best.null_count() + next.null_count() {
+            0 => binary(&best, next, better)?,
+            _ => {
+                let pairs = best.iter().zip(next.iter());
+                let chosen = pairs.map(|(known, next)| match (known, next) {
+                    (Some(known), Some(next)) => Some(better(known, next)),
+                    (known, next) => known.or(next),
+                });
+                chosen.collect()
+            }
+        };
+    }
+    Ok(best.with_data_type(call.return_type.clone()))
+}
+
+fn extreme_value(call: &Call, wanted: Ordering) -> Result<ArrayRef> {
     use datafusion::arrow::compute::interleave;
     let comparators = call.args.iter().enumerate();
     let mut best: Vec<Option<usize>> = vec![None; call.rows];

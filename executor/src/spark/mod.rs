@@ -31,7 +31,9 @@ mod lambda;
 mod map;
 mod math;
 mod moments;
+mod multiset;
 mod nested;
+mod operand;
 mod order;
 mod pattern;
 mod regex;
@@ -40,10 +42,14 @@ mod rules;
 mod scalar;
 mod sequence;
 mod short;
+mod short_float;
+mod signature;
 mod stamp;
 mod text;
 mod time;
 mod types;
+mod unnest;
+mod using;
 mod windows;
 mod words;
 
@@ -58,6 +64,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::prelude::SessionConfig;
+pub use signature::{WrongCall, refused_call};
 
 /// The settings of a session in a time zone.
 pub fn session_config(time_zone: &str) -> SessionConfig {
@@ -86,10 +93,12 @@ pub fn instant(zone: &str, local: i64) -> Option<i64> {
     time::Zone::find(zone)?.to_instant(local)
 }
 
-/// The analyzer rules of a session: Spark's meaning first, then DataFusion's own.
+/// The analyzer rules of a session: Spark's meaning first, then DataFusion's own, then what makes
+/// joins of subqueries.
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(rules::SparkSemantics)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(unnest::Unnest));
     rules
 }
 

@@ -1,5 +1,5 @@
 //! Plans the table forms that the dialect makes ready: generators (a PIVOT with a default, see the
-//! dialect's module on them) and PIVOT itself.
+//! dialect's module on them), PIVOT itself, and joins in parentheses whose key may come from either side.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use datafusion::logical_expr::utils::find_aggregate_exprs;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast::{self, ExprWithAlias, PivotValueSource, TableFactor, Value};
 
-use super::types;
+use super::{types, using};
 
 /// The column that holds the generated rows until they are taken apart.
 const ROWS: &str = "__windrow_rows";
@@ -69,6 +69,14 @@ impl RelationPlanner for Relations {
             } => {
                 let input = context.plan(*table)?;
                 let plan = pivot(input, aggregate_functions, value_column, values, context)?;
+                let planned = PlannedRelation::new(plan, alias);
+                return Ok(RelationPlanning::Planned(Box::new(planned)));
+            }
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } if using::is_from_both_sides(&table_with_joins) => {
+                let plan = using::plan(*table_with_joins, context)?;
                 let planned = PlannedRelation::new(plan, alias);
                 return Ok(RelationPlanning::Planned(Box::new(planned)));
             }

@@ -15,11 +15,13 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit,
+    BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    TypeSignature, Union, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::{cast, floats, functions, interval, types};
+use super::signature::WrongCall;
+use super::{cast, floats, functions, interval, multiset, types};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -211,7 +213,14 @@ impl Meaning<'_> {
         let (left, right) = (self.comparable(left)?, self.comparable(right)?);
         let two_sided = !left.column_refs().is_empty() && !right.column_refs().is_empty();
         if op == Operator::IsNotDistinctFrom && two_sided {
-            return Ok(null_safe_equal(left, right));
+            let data_type = self.type_of(&left)?;
+            if data_type == self.type_of(&right)? {
+                return null_safe_equal(left, right, &data_type);
+            }
+            let common = types::common(&data_type, &self.type_of(&right)?);
+            let common = common.unwrap_or(data_type);
+            let (left, right) = (self.cast(left, &common)?, self.cast(right, &common)?);
+            return null_safe_equal(left, right, &common);
         }
         Ok(Expr::BinaryExpr(BinaryExpr::new(
             Box::new(left),
@@ -390,7 +399,12 @@ impl Meaning<'_> {
                     .iter()
                     .map(|arg| self.type_of(arg))
                     .collect::<Result<Vec<_>>>()?;
-                let wanted = func.inner().coerce_types(&given)?;
+                let wanted = match functions::params(&name) {
+                    Some(params) => params.coerce(&name, &given),
+                    None => func.inner().coerce_types(&given),
+                };
+                let wanted =
+                    wanted.map_err(|error| WrongCall::error(&name, &args, &given, &error))?;
                 args = args
                     .into_iter()
                     .zip(&wanted)
@@ -403,7 +417,9 @@ impl Meaning<'_> {
                     .map(|arg| self.type_of(arg))
                     .collect::<Result<Vec<_>>>()?;
                 if let Some(params) = functions::library_params(&name) {
-                    let wanted = params.coerce(&name, &given)?;
+                    let wanted = params
+                        .coerce(&name, &given)
+                        .map_err(|error| WrongCall::error(&name, &args, &given, &error))?;
                     args = args
                         .into_iter()
                         .zip(&wanted)
@@ -514,7 +530,21 @@ impl Meaning<'_> {
         let name = function.func.name().to_string();
         let distinct = function.params.distinct;
         let args = std::mem::take(&mut function.params.args);
-        function.params.args = self.aggregate_args(&name, distinct, args)?;
+        let args = self.aggregate_args(&name, distinct, args)?;
+        if matches!(
+            function.func.signature().type_signature,
+            TypeSignature::UserDefined
+        ) {
+            let given = args
+                .iter()
+                .map(|arg| self.type_of(arg))
+                .collect::<Result<Vec<_>>>()?;
+            function
+                .func
+                .coerce_types(&given)
+                .map_err(|error| WrongCall::error(&name, &args, &given, &error))?;
+        }
+        function.params.args = args;
         for sort in &mut function.params.order_by {
             sort.expr = self.comparable(sort.expr.clone())?;
         }
@@ -588,6 +618,14 @@ impl Meaning<'_> {
                 LogicalPlan::Filter(filter)
             }
             LogicalPlan::Aggregate(mut aggregate) => {
+                let sets = aggregate.group_expr.iter().find_map(|key| match key {
+                    Expr::GroupingSet(set) => Some(set),
+                    _ => None,
+                });
+                if let Some(set) = sets {
+                    let keys: Vec<&Expr> = set.distinct_expr();
+                    aggregate.input = floats::normalized_columns(aggregate.input.clone(), &keys)?;
+                }
                 aggregate.group_expr = std::mem::take(&mut aggregate.group_expr)
                     .into_iter()
                     .map(|key| self.group_key(key))
@@ -614,14 +652,18 @@ impl Meaning<'_> {
                     *left_key = floats::normalized(left_key.clone(), &left)?;
                     *right_key = floats::normalized(right_key.clone(), &right)?;
                 }
-                LogicalPlan::Join(join)
+                match multiset::is_all(&join) {
+                    true => multiset::numbered(join)?,
+                    false => LogicalPlan::Join(join),
+                }
             }
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 LogicalPlan::Distinct(Distinct::All(floats::normalized_rows(input)?))
             }
             LogicalPlan::Union(mut union) => {
                 union.inputs = self.union_inputs(union.inputs)?;
-                LogicalPlan::Union(union)
+                // Its types are those of the inputs as they are now.
+                LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)
             }
             other => other,
         })
@@ -630,9 +672,11 @@ impl Meaning<'_> {
     fn group_key(&self, key: Expr) -> Result<Expr> {
         if let Expr::GroupingSet(set) = &key {
             for expr in set.distinct_expr() {
-                if floats::has_float(&self.type_of(expr)?) {
+                // Columns have their form from below.
+                if floats::has_float(&self.type_of(expr)?) && !matches!(expr, Expr::Column(_)) {
                     return plan_err!(
-                        "a float as the key of GROUPING SETS, ROLLUP or CUBE is not available; group by a cast of {expr}"
+                        "an expression of a float as the key of GROUPING SETS, ROLLUP or CUBE is not available; name \
+                         {expr} in a subquery, and group by the name"
                     );
                 }
             }
@@ -701,12 +745,21 @@ fn converted(
     ))
 }
 
-/// `left <=> right` in words that no rule takes for the key of a join: DataFusion has one null
-/// rule for all keys of a join, so that `=` beside `<=>` would become null-safe, too.
-fn null_safe_equal(left: Expr, right: Expr) -> Expr {
-    let both_null = left.clone().is_null().and(right.clone().is_null());
-    let neither_null = left.clone().is_not_null().and(right.clone().is_not_null());
-    neither_null.and(left.eq(right)).or(both_null)
+/// `left <=> right` by plain comparisons that are never null, so that a join takes both for keys: nulls
+/// are equal, and what stands for a null in the values is told from a value by the second.
+///
+/// DataFusion has one null rule for all keys of a join, so that `=` beside its own null-safe comparison
+/// would become null-safe, too.
+pub(super) fn null_safe_equal(left: Expr, right: Expr, data_type: &DataType) -> Result<Expr> {
+    if !types::is_atomic(data_type) || data_type == &DataType::Null {
+        let both_null = left.clone().is_null().and(right.clone().is_null());
+        let neither_null = left.clone().is_not_null().and(right.clone().is_not_null());
+        return Ok(neither_null.and(left.eq(right)).or(both_null));
+    }
+    let stand_in = lit(ScalarValue::new_default(data_type)?);
+    let filled = |value: Expr| functions::call("coalesce", vec![value, stand_in.clone()]);
+    let (left_null, right_null) = (left.clone().is_null(), right.clone().is_null());
+    Ok(filled(left).eq(filled(right)).and(left_null.eq(right_null)))
 }
 
 fn is_comparison(op: Operator) -> bool {

@@ -40,6 +40,8 @@ pub(super) enum Params {
     Fixed { least: usize, all: &'static [Param] },
     /// Decided by the function itself.
     Custom(fn(&[DataType]) -> Result<Vec<DataType>>),
+    /// The same, for a function that takes a constant beside rows as an array of one row.
+    Operands(fn(&[DataType]) -> Result<Vec<DataType>>),
 }
 
 /// How the type of the result follows from those of the (converted) arguments.
@@ -170,19 +172,26 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
-        // Asked before the arguments are converted, too; types that do not fit are told of then.
-        let types = self.coerce_types(&types).unwrap_or(types);
-        let data_type = self
-            .definition
-            .returns
-            .resolve(&types, args.scalar_arguments)?;
+        // Asked before the arguments are converted, too. Of a call that the analyzer will refuse nothing
+        // is known.
+        let data_type = match self.definition.params.coerce(self.definition.name, &types) {
+            Ok(types) => self
+                .definition
+                .returns
+                .resolve(&types, args.scalar_arguments)?,
+            Err(_) => DataType::Null,
+        };
         Ok(Field::new(self.definition.name, data_type, true).into())
     }
 
+    /// Types that do not fit pass here: the planner asks this of a call that it can't place, and would put its
+    /// own words around the answer. The analyzer asks the parameters.
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.definition
+        let coerced = self
+            .definition
             .params
-            .coerce(self.definition.name, arg_types)
+            .coerce(self.definition.name, arg_types);
+        Ok(coerced.unwrap_or_else(|_| arg_types.to_vec()))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -191,12 +200,13 @@ impl ScalarUDFImpl for Scalar {
             .iter()
             .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
+        let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
+        let by_one = matches!(self.definition.params, Params::Operands(_));
         let arrays = args
             .args
             .iter()
-            .map(|arg| arg.to_array(rows))
+            .map(|arg| arg.to_array(if by_one && is_one(arg) { 1 } else { rows }))
             .collect::<Result<Vec<ArrayRef>>>()?;
-        let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
         let call = Call {
             args: &arrays,
             rows,
@@ -230,7 +240,7 @@ impl Params {
     pub(super) fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         let expected = |index: usize| match self {
             Self::Fixed { all, .. } => all.get(index).copied(),
-            Self::Custom(_) => None,
+            Self::Custom(_) | Self::Operands(_) => None,
         };
         // Fields of intervals are taken by functions of their own, once the types are known.
         let of_interval = matches!(
@@ -241,7 +251,7 @@ impl Params {
             return Ok(given.to_vec());
         }
         match self {
-            Self::Custom(decide) => return decide(given),
+            Self::Custom(decide) | Self::Operands(decide) => return decide(given),
             Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
                 return plan_err!(
                     "WRONG_NUM_ARGS: wrong number of arguments for {function}: {}",
@@ -263,7 +273,7 @@ impl Params {
 
 impl Param {
     /// The type; `None` if any will do.
-    fn data_type(self) -> Option<DataType> {
+    pub(super) fn data_type(self) -> Option<DataType> {
         Some(match self {
             Self::Text => DataType::Utf8,
             Self::Date => DataType::Date32,

@@ -27,6 +27,14 @@ pub(super) fn multiply(left: i128, right: i128) -> Option<i128> {
     }
 }
 
+/// The quotient without its fraction; `None` for a division by zero.
+pub(super) fn quotient(dividend: i128, divisor: i128) -> Option<i128> {
+    match (i64::try_from(dividend), i64::try_from(divisor)) {
+        (Ok(dividend), Ok(divisor)) => dividend.checked_div(divisor).map(i128::from),
+        _ => dividend.checked_div(divisor),
+    }
+}
+
 /// The quotient, halves rounded away from zero; `None` for a division by zero, too.
 pub(super) fn divide_half_up(dividend: i128, divisor: i128) -> Option<i128> {
     // The processor divides 64 bits at once, 128 are divided by a routine.
@@ -76,6 +84,11 @@ impl Rescale {
         Some(Self { step, limit })
     }
 
+    /// Whether values keep their scale.
+    pub(super) fn stays(self) -> bool {
+        matches!(self.step, Step::Stay)
+    }
+
     /// The unscaled value in the type, rounded half up.
     pub(super) fn apply(self, value: i128) -> Option<i128> {
         let scaled = match self.step {
@@ -90,8 +103,8 @@ impl Rescale {
 /// Brings two operands to one scale.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Align {
-    left: i128,
-    right: i128,
+    pub(super) left: i128,
+    pub(super) right: i128,
 }
 
 impl Align {

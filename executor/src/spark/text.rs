@@ -1,12 +1,17 @@
 //! Functions of text. Positions and lengths count characters (code points), as in Spark.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, ListBuilder,
-    PrimitiveArray, StringArray, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Datum, Int32Array, Int64Array, ListArray,
+    ListBuilder, Scalar, StringArray, StringBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute;
+use datafusion::arrow::compute::kernels::length::length as byte_lengths;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::array;
@@ -14,8 +19,16 @@ use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::types;
 
 pub(super) static FUNCTIONS: &[Definition] = &[
-    function!("upper", [Text], Text, |call| map(call, str::to_uppercase)),
-    function!("lower", [Text], Text, |call| map(call, str::to_lowercase)),
+    function!("upper", [Text], Text, |call| change_case(
+        call,
+        <[u8]>::to_ascii_uppercase,
+        str::to_uppercase
+    )),
+    function!("lower", [Text], Text, |call| change_case(
+        call,
+        <[u8]>::to_ascii_lowercase,
+        str::to_lowercase
+    )),
     Definition {
         name: "reverse",
         params: Params::Custom(|given| match given {
@@ -25,7 +38,9 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         returns: Returns::Of(Param::Any),
         evaluate: |call| match call.args[0].data_type() {
             DataType::List(_) => array::reverse(call),
-            _ => map(call, |text| text.chars().rev().collect()),
+            _ => map(call, |text, out| {
+                text.chars().rev().try_for_each(|c| out.write_char(c))
+            }),
         },
     },
     function!("initcap", [Text], Text, |call| map(call, initcap)),
@@ -44,10 +59,9 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         returns: Returns::Of(Param::Int),
         evaluate: length,
     },
-    function!("octet_length", [Text], Int, |call| count(
-        call,
-        |text| text.len() as i32
-    )),
+    function!("octet_length", [Text], Int, |call| Ok(byte_lengths(
+        &call.args[0]
+    )?)),
     function!("bit_length", [Text], Int, |call| count(
         call,
         |text| text.len() as i32 * 8
@@ -61,29 +75,29 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         call,
         0,
         None,
-        |_, n| " ".repeat(n.max(0) as usize)
+        |_, n, out| (0..n).try_for_each(|_| out.write_char(' '))
     )),
     function!("substring", 2, [Text, Int, Int], Text, substring_call),
     function!("left", [Text, Int], Text, |call| with_int(
         call,
         1,
         Some(0),
-        |text, n| { text.chars().take(n.max(0) as usize).collect() }
+        |text, n, out| out.write_str(slice(text, 0, n.max(0) as usize))
     )),
     function!("right", [Text, Int], Text, |call| with_int(
         call,
         1,
         Some(0),
-        |text, n| {
-            let skipped = text.chars().count().saturating_sub(n.max(0) as usize);
-            text.chars().skip(skipped).collect()
+        |text, n, out| {
+            let skipped = characters(text).saturating_sub(n.max(0) as usize);
+            out.write_str(slice(text, skipped, usize::MAX))
         }
     )),
     function!("repeat", [Text, Int], Text, |call| with_int(
         call,
         1,
         Some(0),
-        |text, n| { text.repeat(n.max(0) as usize) }
+        |text, n, out| (0..n).try_for_each(|_| out.write_str(text))
     )),
     Definition {
         name: "concat",
@@ -111,11 +125,12 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     },
     function!("replace", 2, [Text, Text, Text], Text, |call| texts(
         call,
-        |args| match args {
-            [text, "", ..] => text.to_string(),
-            [text, search, with] => text.replace(search, with),
-            [text, search] => text.replace(search, ""),
-            _ => String::new(),
+        |args, out| match args {
+            [text, "", ..] => out.write_str(text),
+            [text, search, with @ ..] => {
+                replace(text, search, with.first().copied().unwrap_or(""), out)
+            }
+            _ => Ok(()),
         }
     )),
     function!("translate", [Text, Text, Text], Text, |call| texts(
@@ -128,15 +143,15 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     )),
     function!("contains", [Text, Text], Boolean, |call| tests(
         call,
-        |text, other| text.contains(other)
+        compute::contains
     )),
     function!("startswith", [Text, Text], Boolean, |call| tests(
         call,
-        |text, other| text.starts_with(other)
+        compute::starts_with
     )),
     function!("endswith", [Text, Text], Boolean, |call| tests(
         call,
-        |text, other| text.ends_with(other)
+        compute::ends_with
     )),
     function!("instr", [Text, Text], Int, |call| {
         let (texts, needles) = (call.text(0)?, call.text(1)?);
@@ -189,20 +204,106 @@ fn concat_ws_params(given: &[DataType]) -> Result<Vec<DataType>> {
         .collect()
 }
 
-fn map(call: &Call, convert: impl Fn(&str) -> String) -> Result<ArrayRef> {
+/// A column of texts, written one behind the other; `write` says whether a row is there.
+fn written(
+    rows: usize,
+    bytes: usize,
+    mut write: impl FnMut(usize, &mut StringBuilder) -> std::result::Result<bool, std::fmt::Error>,
+) -> Result<ArrayRef> {
+    let mut builder = StringBuilder::with_capacity(rows, bytes);
+    for row in 0..rows {
+        match write(row, &mut builder) {
+            Ok(true) => builder.append_value(""),
+            Ok(false) => builder.append_null(),
+            Err(_) => return exec_err!("a text could not be written"),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// As many bytes as the texts have.
+fn size(texts: &StringArray) -> usize {
+    let offsets = texts.value_offsets();
+    match (offsets.first(), offsets.last()) {
+        (Some(first), Some(last)) => (last - first) as usize,
+        _ => 0,
+    }
+}
+
+fn map(
+    call: &Call,
+    convert: impl Fn(&str, &mut StringBuilder) -> std::fmt::Result,
+) -> Result<ArrayRef> {
     let texts = call.text(0)?;
-    Ok(Arc::new(
-        texts
-            .iter()
-            .map(|text| text.map(&convert))
-            .collect::<StringArray>(),
-    ))
+    written(call.rows, size(texts), |row, out| {
+        if texts.is_null(row) {
+            return Ok(false);
+        }
+        convert(texts.value(row), out).map(|()| true)
+    })
+}
+
+/// Texts of ASCII alone keep their lengths, so they are changed all at once.
+fn change_case(
+    call: &Call,
+    ascii: fn(&[u8]) -> Vec<u8>,
+    any: fn(&str) -> String,
+) -> Result<ArrayRef> {
+    let texts = call.text(0)?;
+    let offsets = texts.value_offsets();
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+        return Ok(Arc::clone(&call.args[0]));
+    };
+    let bytes = &texts.value_data()[*first as usize..*last as usize];
+    if !bytes.is_ascii() {
+        return map(call, |text, out| out.write_str(&any(text)));
+    }
+    let offsets: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
+    let changed = StringArray::try_new(
+        OffsetBuffer::new(offsets.into()),
+        ascii(bytes).into(),
+        texts.nulls().cloned(),
+    )?;
+    Ok(Arc::new(changed))
+}
+
+fn characters(text: &str) -> usize {
+    match text.is_ascii() {
+        true => text.len(),
+        false => text.chars().count(),
+    }
+}
+
+/// A part of a text, in characters.
+fn slice(text: &str, start: usize, length: usize) -> &str {
+    if text.is_ascii() {
+        let start = start.min(text.len());
+        let end = start.saturating_add(length).min(text.len());
+        return &text[start..end];
+    }
+    let from = |skipped: usize, text: &str| {
+        text.char_indices()
+            .nth(skipped)
+            .map_or(text.len(), |(at, _)| at)
+    };
+    let rest = &text[from(start, text)..];
+    &rest[..from(length, rest)]
+}
+
+fn replace(text: &str, search: &str, with: &str, out: &mut StringBuilder) -> std::fmt::Result {
+    let mut written = 0;
+    for (at, _) in text.match_indices(search) {
+        out.write_str(&text[written..at])?;
+        out.write_str(with)?;
+        written = at + search.len();
+    }
+    out.write_str(&text[written..])
 }
 
 fn count(call: &Call, convert: impl Fn(&str) -> i32) -> Result<ArrayRef> {
     let texts = call.text(0)?;
     let counted = texts.iter().map(|text| text.map(&convert));
-    Ok(Arc::new(counted.collect::<PrimitiveArray<Int32Type>>()))
+    Ok(Arc::new(counted.collect::<Int32Array>()))
 }
 
 fn length(call: &Call) -> Result<ArrayRef> {
@@ -213,36 +314,44 @@ fn length(call: &Call) -> Result<ArrayRef> {
                 .map(|bytes| bytes.map(|bytes| bytes.len() as i32));
             Ok(Arc::new(lengths.collect::<Int32Array>()))
         }
+        Err(_) if call.text(0)?.is_ascii() => Ok(byte_lengths(&call.args[0])?),
         Err(_) => count(call, |text| text.chars().count() as i32),
     }
 }
 
 /// Calls `convert` with all text arguments of each row where none is null.
-fn texts(call: &Call, convert: impl Fn(&[&str]) -> String) -> Result<ArrayRef> {
+fn texts(
+    call: &Call,
+    convert: impl Fn(&[&str], &mut StringBuilder) -> std::fmt::Result,
+) -> Result<ArrayRef> {
     let arrays = (0..call.args.len())
         .map(|index| call.text(index))
         .collect::<Result<Vec<_>>>()?;
+    let bytes = arrays.first().map_or(0, |first| size(first));
     let mut row_values = Vec::with_capacity(arrays.len());
-    let rows = (0..call.rows).map(|row| {
+    written(call.rows, bytes, |row, out| {
         row_values.clear();
         for array in &arrays {
             if array.is_null(row) {
-                return None;
+                return Ok(false);
             }
             row_values.push(array.value(row));
         }
-        Some(convert(&row_values))
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+        convert(&row_values, out).map(|()| true)
+    })
 }
 
-fn tests(call: &Call, test: impl Fn(&str, &str) -> bool) -> Result<ArrayRef> {
+/// Tests texts against others, or against one.
+fn tests(
+    call: &Call,
+    test: fn(&dyn Datum, &dyn Datum) -> std::result::Result<BooleanArray, ArrowError>,
+) -> Result<ArrayRef> {
     let (texts, others) = (call.text(0)?, call.text(1)?);
-    let tested = texts
-        .iter()
-        .zip(others.iter())
-        .map(|(text, other)| Some(test(text?, other?)));
-    Ok(Arc::new(tested.collect::<BooleanArray>()))
+    let tested = match call.is_constant(1) && !others.is_empty() {
+        true => test(texts, &Scalar::new(others.slice(0, 1)))?,
+        false => test(texts, others)?,
+    };
+    Ok(Arc::new(tested))
 }
 
 /// Calls `convert` with a number and, if there is one, a text.
@@ -250,67 +359,70 @@ fn with_int(
     call: &Call,
     number: usize,
     text: Option<usize>,
-    convert: impl Fn(&str, i32) -> String,
+    convert: impl Fn(&str, i32, &mut StringBuilder) -> std::fmt::Result,
 ) -> Result<ArrayRef> {
     let numbers = call.typed::<Int32Array>(number)?;
     let texts = text.map(|index| call.text(index)).transpose()?;
-    let rows = (0..call.rows).map(|row| {
+    written(call.rows, texts.map_or(0, size), |row, out| {
         if numbers.is_null(row) || texts.is_some_and(|texts| texts.is_null(row)) {
-            return None;
+            return Ok(false);
         }
-        Some(convert(
-            texts.map_or("", |texts| texts.value(row)),
-            numbers.value(row),
-        ))
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+        let text = texts.map_or("", |texts| texts.value(row));
+        convert(text, numbers.value(row), out).map(|()| true)
+    })
 }
 
-fn pairs(call: &Call, convert: impl Fn(&str, &str, i32) -> String) -> Result<ArrayRef> {
+fn pairs(call: &Call, convert: impl for<'a> Fn(&'a str, &str, i32) -> &'a str) -> Result<ArrayRef> {
     let (texts, others, numbers) = (call.text(0)?, call.text(1)?, call.typed::<Int32Array>(2)?);
-    let rows = (0..call.rows).map(|row| {
-        let null = texts.is_null(row) || others.is_null(row) || numbers.is_null(row);
-        (!null).then(|| convert(texts.value(row), others.value(row), numbers.value(row)))
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+    written(call.rows, size(texts), |row, out| {
+        if texts.is_null(row) || others.is_null(row) || numbers.is_null(row) {
+            return Ok(false);
+        }
+        let converted = convert(texts.value(row), others.value(row), numbers.value(row));
+        out.write_str(converted).map(|()| true)
+    })
 }
 
 /// Blanks divide words; the first letter of each goes up, all others go down.
-fn initcap(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
+fn initcap(text: &str, out: &mut StringBuilder) -> std::fmt::Result {
     let mut at_start = true;
     for character in text.chars() {
         if at_start {
             // A letter that becomes two ones stands for a word that begins with a small second one.
             let mut upper = character.to_uppercase();
-            result.extend(upper.next());
-            result.extend(upper.flat_map(char::to_lowercase));
+            upper
+                .next()
+                .into_iter()
+                .try_for_each(|c| out.write_char(c))?;
+            let mut rest = upper.flat_map(char::to_lowercase);
+            rest.try_for_each(|c| out.write_char(c))?;
         } else {
-            result.extend(character.to_lowercase());
+            character
+                .to_lowercase()
+                .try_for_each(|c| out.write_char(c))?;
         }
         at_start = character == ' ';
     }
-    result
+    Ok(())
 }
 
 fn trim(call: &Call, leading: bool, trailing: bool) -> Result<ArrayRef> {
-    let cut = |text: &str, set: &str| {
+    fn cut(text: &str, leading: bool, trailing: bool, of_set: impl Fn(char) -> bool) -> &str {
         let text = if leading {
-            text.trim_start_matches(|c| set.contains(c))
+            text.trim_start_matches(&of_set)
         } else {
             text
         };
-        let text = if trailing {
-            text.trim_end_matches(|c| set.contains(c))
+        if trailing {
+            text.trim_end_matches(&of_set)
         } else {
             text
-        };
-        text.to_string()
-    };
-    texts(call, |args| match args {
-        [text, set] => cut(text, set),
-        [text] => cut(text, " "),
-        _ => String::new(),
+        }
+    }
+    texts(call, |args, out| match args {
+        [text, set] => out.write_str(cut(text, leading, trailing, |c| set.contains(c))),
+        [text] => out.write_str(cut(text, leading, trailing, |c| c == ' ')),
+        _ => Ok(()),
     })
 }
 
@@ -331,39 +443,30 @@ fn substring_call(call: &Call) -> Result<ArrayRef> {
         3 => Some(call.typed::<Int32Array>(2)?),
         _ => None,
     };
-    let rows = (0..call.rows).map(|row| {
+    written(call.rows, size(texts), |row, out| {
         if texts.is_null(row) || starts.is_null(row) || lengths.is_some_and(|l| l.is_null(row)) {
-            return None;
+            return Ok(false);
         }
         let length = lengths.map_or(i32::MAX, |lengths| lengths.value(row));
-        Some(substring(
-            texts.value(row),
-            starts.value(row).into(),
-            length.into(),
-        ))
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+        let part = substring(texts.value(row), starts.value(row).into(), length.into());
+        out.write_str(part).map(|()| true)
+    })
 }
 
 /// Positions count from 1, negative ones from the end; 0 is the begin too. What lies before the
 /// begin counts towards the length.
-fn substring(text: &str, position: i64, length: i64) -> String {
-    let count = text.chars().count() as i64;
+fn substring(text: &str, position: i64, length: i64) -> &str {
     let start = match position {
         1.. => position - 1,
         0 => 0,
-        _ => count + position,
+        _ => characters(text) as i64 + position,
     };
-    let end = if length == i64::from(i32::MAX) {
-        count
-    } else {
-        start.saturating_add(length)
+    let end = match length == i64::from(i32::MAX) {
+        true => i64::MAX,
+        false => start.saturating_add(length),
     };
-    let (start, end) = (start.clamp(0, count), end.clamp(0, count));
-    text.chars()
-        .skip(start as usize)
-        .take((end - start).max(0) as usize)
-        .collect()
+    let (start, end) = (start.max(0), end.max(0));
+    slice(text, start as usize, (end - start).max(0) as usize)
 }
 
 fn concat(call: &Call) -> Result<ArrayRef> {
@@ -373,7 +476,9 @@ fn concat(call: &Call) -> Result<ArrayRef> {
         Some(DataType::Binary) => return concat_bytes(call),
         Some(_) => {}
     }
-    texts(call, |args| args.concat())
+    texts(call, |args, out| {
+        args.iter().try_for_each(|part| out.write_str(part))
+    })
 }
 
 fn concat_bytes(call: &Call) -> Result<ArrayRef> {
@@ -391,47 +496,66 @@ fn concat_bytes(call: &Call) -> Result<ArrayRef> {
 }
 
 fn concat_ws(call: &Call) -> Result<ArrayRef> {
+    enum Parts<'a> {
+        Texts(&'a StringArray),
+        Lists(&'a ListArray, &'a StringArray),
+    }
     let separators = call.text(0)?;
-    let rows = (0..call.rows).map(|row| {
+    let mut columns = Vec::with_capacity(call.args.len());
+    for argument in &call.args[1..] {
+        let lists = argument.as_list_opt::<i32>();
+        let items = lists.and_then(|lists| lists.values().as_string_opt::<i32>());
+        columns.push(match (argument.as_string_opt::<i32>(), lists.zip(items)) {
+            (Some(texts), _) => Parts::Texts(texts),
+            (None, Some((lists, items))) => Parts::Lists(lists, items),
+            (None, None) if argument.data_type() == &DataType::Null => continue,
+            (None, None) => return exec_err!("concat_ws of what is no text"),
+        });
+    }
+    written(call.rows, 0, |row, out| {
         if separators.is_null(row) {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut parts: Vec<String> = vec![];
-        for argument in &call.args[1..] {
-            if argument.is_null(row) {
-                continue;
+        let mut first = true;
+        let mut add = |part: &str, out: &mut StringBuilder| {
+            if !std::mem::take(&mut first) {
+                out.write_str(separators.value(row))?;
             }
-            if let Some(texts) = argument.as_any().downcast_ref::<StringArray>() {
-                parts.push(texts.value(row).to_string());
-            } else if let Some(lists) = argument
-                .as_any()
-                .downcast_ref::<datafusion::arrow::array::ListArray>()
-            {
-                let items = lists.value(row);
-                match items.as_any().downcast_ref::<StringArray>() {
-                    Some(items) => parts.extend(items.iter().flatten().map(str::to_string)),
-                    None => return exec_err!("concat_ws of an array that is not of text"),
+            out.write_str(part)
+        };
+        for column in &columns {
+            match column {
+                Parts::Texts(texts) if texts.is_valid(row) => add(texts.value(row), out)?,
+                Parts::Lists(lists, items) if lists.is_valid(row) => {
+                    let (from, to) = (lists.value_offsets()[row], lists.value_offsets()[row + 1]);
+                    for at in from as usize..to as usize {
+                        if items.is_valid(at) {
+                            add(items.value(at), out)?;
+                        }
+                    }
                 }
+                _ => {}
             }
         }
-        Ok(Some(parts.join(separators.value(row))))
-    });
-    Ok(Arc::new(rows.collect::<Result<StringArray>>()?))
+        Ok(true)
+    })
 }
 
-fn translate(args: &[&str]) -> String {
+fn translate(args: &[&str], out: &mut StringBuilder) -> std::fmt::Result {
     let [text, from, to] = args else {
-        return String::new();
+        return Ok(());
     };
-    let to: Vec<char> = to.chars().collect();
-    text.chars()
-        .filter_map(
-            |character| match from.chars().position(|found| found == character) {
-                None => Some(character),
-                Some(at) => to.get(at).copied(),
-            },
-        )
-        .collect()
+    for character in text.chars() {
+        match from.chars().position(|found| found == character) {
+            None => out.write_char(character)?,
+            Some(at) => to
+                .chars()
+                .nth(at)
+                .into_iter()
+                .try_for_each(|c| out.write_char(c))?,
+        }
+    }
+    Ok(())
 }
 
 fn split_part(call: &Call) -> Result<ArrayRef> {
@@ -441,38 +565,38 @@ fn split_part(call: &Call) -> Result<ArrayRef> {
             return Ok(None);
         }
         let (text, mark, part) = (texts.value(row), marks.value(row), parts.value(row));
-        let pieces: Vec<&str> = if mark.is_empty() {
-            vec![text]
-        } else {
-            text.split(mark).collect()
-        };
+        let at = part.unsigned_abs() as usize;
         let found = match part {
             0 => return exec_err!("INVALID_INDEX_OF_ZERO: split_part counts from 1"),
-            1.. => pieces.get(part as usize - 1),
-            _ => pieces
-                .len()
-                .checked_sub(part.unsigned_abs() as usize)
-                .and_then(|at| pieces.get(at)),
+            1 | -1 if mark.is_empty() => Some(text),
+            _ if mark.is_empty() => None,
+            1.. => text.split(mark).nth(at - 1),
+            // Marks are found from the left also where the parts are counted from the right.
+            _ => {
+                let count = text.split(mark).count();
+                let at = count.checked_sub(at);
+                at.and_then(|at| text.split(mark).nth(at))
+            }
         };
-        Ok(Some(found.copied().unwrap_or_default().to_string()))
+        Ok(Some(found.unwrap_or_default()))
     });
     Ok(Arc::new(rows.collect::<Result<StringArray>>()?))
 }
 
-fn substring_index(text: &str, mark: &str, number: i32) -> String {
+fn substring_index<'a>(text: &'a str, mark: &str, number: i32) -> &'a str {
     if mark.is_empty() || number == 0 {
-        return String::new();
+        return "";
     }
     let wanted = number.unsigned_abs() as usize - 1;
     if number > 0 {
         match text.match_indices(mark).nth(wanted) {
-            Some((at, _)) => text[..at].to_string(),
-            None => text.to_string(),
+            Some((at, _)) => &text[..at],
+            None => text,
         }
     } else {
         match text.rmatch_indices(mark).nth(wanted) {
-            Some((at, _)) => text[at + mark.len()..].to_string(),
-            None => text.to_string(),
+            Some((at, _)) => &text[at + mark.len()..],
+            None => text,
         }
     }
 }
@@ -483,16 +607,12 @@ fn position(needle: &str, text: &str, from: i32) -> i32 {
         return 0;
     }
     let skipped = from as usize - 1;
-    let Some(start) = text
-        .char_indices()
-        .map(|(at, _)| at)
-        .chain([text.len()])
-        .nth(skipped)
-    else {
+    if skipped > characters(text) {
         return 0;
-    };
-    match text[start..].find(needle) {
-        Some(at) => (text[..start + at].chars().count() + 1) as i32,
+    }
+    let rest = slice(text, skipped, usize::MAX);
+    match rest.find(needle) {
+        Some(at) => (skipped + characters(&rest[..at]) + 1) as i32,
         None => 0,
     }
 }
@@ -524,18 +644,23 @@ fn pad(call: &Call, left: bool) -> Result<ArrayRef> {
         3 => Some(call.text(2)?),
         _ => None,
     };
-    let rows = (0..call.rows).map(|row| {
+    written(call.rows, size(texts), |row, out| {
         if texts.is_null(row) || widths.is_null(row) || fillings.is_some_and(|f| f.is_null(row)) {
-            return None;
+            return Ok(false);
         }
         let (text, width) = (texts.value(row), widths.value(row).max(0) as usize);
         let filling = fillings.map_or(" ", |fillings| fillings.value(row));
-        let missing = width.saturating_sub(text.chars().count());
-        let fill: String = filling.chars().cycle().take(missing).collect();
-        let kept: String = text.chars().take(width).collect();
-        Some(if left { fill + &kept } else { kept + &fill })
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+        let missing = width.saturating_sub(characters(text));
+        let mut fill = filling.chars().cycle().take(missing);
+        if left {
+            fill.try_for_each(|c| out.write_char(c))?;
+            out.write_str(slice(text, 0, width))?;
+        } else {
+            out.write_str(slice(text, 0, width))?;
+            fill.try_for_each(|c| out.write_char(c))?;
+        }
+        Ok(true)
+    })
 }
 
 /// An array of text, built piece by piece.

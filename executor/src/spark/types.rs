@@ -209,18 +209,16 @@ pub(super) fn adjusted_decimal(precision: i32, scale: i32) -> DataType {
     DataType::Decimal128(MAX_PRECISION, scale as i8)
 }
 
-/// The decimal that holds the values of both; `None` beyond the greatest precision.
+/// The decimal that values of both meet in. Beyond the greatest precision digits behind the point
+/// give way to those before it.
 pub(super) fn wider_decimal(left: (u8, i8), right: (u8, i8)) -> DataType {
-    let scale = left.1.max(right.1);
+    let scale = i32::from(left.1.max(right.1));
     let whole =
         (i32::from(left.0) - i32::from(left.1)).max(i32::from(right.0) - i32::from(right.1));
-    let precision = whole + i32::from(scale);
     let most = i32::from(MAX_PRECISION);
-    if precision <= most {
-        DataType::Decimal128(precision as u8, scale)
-    } else {
-        adjusted_decimal(precision, scale.into())
-    }
+    let precision = (whole + scale).min(most);
+    let scale = scale.min((most - whole).max(0));
+    DataType::Decimal128(precision as u8, scale as i8)
 }
 
 /// The type that values of two types meet in without regard to text: for set operations, CASE and

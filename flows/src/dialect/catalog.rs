@@ -155,13 +155,18 @@ pub(super) fn refused() -> impl Iterator<Item = &'static str> {
     REFUSED.split_whitespace()
 }
 
-/// The available function whose name is nearest to `name`, if any is near.
-pub(super) fn nearest(name: &str) -> Option<&'static str> {
-    available()
+/// The available functions whose names are near to `name`, the nearest first.
+pub(super) fn nearest(name: &str) -> Vec<&'static str> {
+    const MOST: usize = 3;
+    let mut near: Vec<_> = available()
         .map(|entry| (strsim::damerau_levenshtein(entry.name, name), entry.name))
         .filter(|(distance, known)| *distance <= 1 + known.len().min(name.len()) / 4)
-        .min()
+        .collect();
+    near.sort_unstable();
+    near.into_iter()
         .map(|(_, known)| known)
+        .take(MOST)
+        .collect()
 }
 
 /// All available functions.

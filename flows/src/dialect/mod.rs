@@ -62,6 +62,11 @@ pub fn functions() -> Vec<(&'static str, Option<&'static str>)> {
     all
 }
 
+/// How many arguments an available function takes at least and at most.
+pub fn argument_counts(name: &str) -> Option<(usize, usize)> {
+    catalog::entry(&name.to_lowercase()).map(|entry| (entry.least, entry.most))
+}
+
 /// Whether `name` is one of Spark's aggregate functions that is available here.
 pub fn is_aggregate(name: &str) -> bool {
     catalog::kind(&name.to_lowercase()) == Some(catalog::Kind::Aggregate)

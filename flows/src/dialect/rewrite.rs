@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint, JoinOperator,
-    LimitClause, OrderByExpr, OrderByKind, PivotValueSource, Query, Select, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, Value, VisitorMut,
-    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinOperator, LimitClause,
+    OrderByExpr, OrderByKind, PivotValueSource, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, Spanned, TableFactor, TableWithJoins, Value, VisitorMut, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 use sqlparser::tokenizer::Span;
 
@@ -19,6 +19,7 @@ mod expression;
 mod function;
 mod generator;
 mod interval;
+mod using;
 
 /// Rewrites what it visits and gathers what it has to refuse.
 #[derive(Default)]
@@ -73,8 +74,6 @@ impl Rewriter {
                 if by_name {
                     let help = "name the columns in the same order on both sides";
                     self.refuse("UNION BY NAME", span, Some(help));
-                } else if *op != SetOperator::Union && *set_quantifier == SetQuantifier::All {
-                    self.refuse(&format!("{op} ALL"), span, None);
                 }
                 self.set_expr(left, span);
                 self.set_expr(right, span);
@@ -109,30 +108,23 @@ impl Rewriter {
         for from in &mut select.from {
             self.joins(from, span);
         }
+        for (name, key, span) in using::keys_of_sides(select) {
+            let help = format!("write `{key}` without the name of a table, or a join with ON");
+            let what = format!("`{name}.{key}` of a RIGHT or FULL join USING");
+            self.refuse(&what, span, Some(&help));
+        }
     }
 
-    /// DataFusion takes the left side's column for a USING column even where the row comes from
-    /// the right side alone.
     fn joins(&mut self, from: &mut TableWithJoins, span: Span) {
         for join in &from.joins {
-            let constraint = match &join.join_operator {
-                JoinOperator::Right(constraint)
-                | JoinOperator::RightOuter(constraint)
-                | JoinOperator::FullOuter(constraint) => constraint,
-                JoinOperator::AsOf { .. } | JoinOperator::CrossApply | JoinOperator::OuterApply => {
-                    self.refuse("this kind of join", span, None);
-                    continue;
-                }
-                _ => continue,
-            };
             if matches!(
-                constraint,
-                JoinConstraint::Using(_) | JoinConstraint::Natural
+                join.join_operator,
+                JoinOperator::AsOf { .. } | JoinOperator::CrossApply | JoinOperator::OuterApply
             ) {
-                let help = "write the condition with ON, and coalesce the columns";
-                self.refuse("USING in a RIGHT or FULL join", span, Some(help));
+                self.refuse("this kind of join", span, None);
             }
         }
+        using::enclose(from);
     }
 
     /// `GROUP BY a, b WITH ROLLUP` and `WITH CUBE`.
@@ -203,6 +195,14 @@ impl Rewriter {
 
     fn window(&mut self, window: &mut WindowSpec, span: Span) {
         window.order_by.iter_mut().for_each(spark_null_order);
+        // The engine has another default where it believes that no rows are equal.
+        if window.window_frame.is_none() && !window.order_by.is_empty() {
+            window.window_frame = Some(WindowFrame {
+                units: WindowFrameUnits::Range,
+                start_bound: WindowFrameBound::Preceding(None),
+                end_bound: Some(WindowFrameBound::CurrentRow),
+            });
+        }
         if let Some(WindowFrame {
             units,
             start_bound,
@@ -353,6 +353,12 @@ impl VisitorMut for Rewriter {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         self.name_values(factor);
         self.pivots(factor);
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+        {
+            using::enclose_before_last(table_with_joins);
+        }
         ControlFlow::Continue(())
     }
 

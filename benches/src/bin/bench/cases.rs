@@ -12,6 +12,7 @@ use serde_json::Value;
 use windrow_benches::lake::{LakeOptions, SCHEMA, Table, lake_root, make_lake};
 
 use crate::baseline::{self, QueryTask};
+use crate::expressions;
 use crate::measure::{self, Sample};
 use crate::report::{Measurement, Target};
 use crate::synthetic;
@@ -82,6 +83,7 @@ impl Bench {
             "noop20",
             "growth",
             "choice",
+            "expressions",
             "cluster",
             "queue",
             "idle",
@@ -109,6 +111,11 @@ impl Bench {
                 "update100" => measurements.push(self.update100().await?),
                 "noop20" => measurements.push(self.noop20().await?),
                 "growth" => measurements.extend(self.growth().await?),
+                "expressions" => {
+                    let millions = self.scale.unwrap_or(10.0);
+                    let rows = (millions * 1e6).max(1.0) as usize;
+                    measurements.extend(expressions::run(rows, self.repeat).await?);
+                }
                 "choice" => measurements.extend(self.choice().await?),
                 "cluster" => measurements.extend(self.cluster().await?),
                 "queue" => measurements.push(self.queue().await?),

@@ -6,6 +6,7 @@
 mod baseline;
 mod cases;
 mod cluster;
+mod expressions;
 mod measure;
 mod refresh;
 mod report;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use cases::Bench;
 
 const USAGE: &str = "\
-usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice|cluster|queue|idle] [--scale N] [--repeat N] \
+usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice|expressions|cluster|queue|idle] [--scale N] [--repeat N] \
 [--windrow PATH] [--cache DIR]";
 
 /// Windrow's allocator, so that the baseline has the same.

@@ -3,6 +3,8 @@
 //! What a query gives must not depend on the order of rows: functions that look at an order are
 //! given one over all columns, and sums of doubles are exact for the values that `tables` makes.
 
+mod related;
+
 use super::chance::Chance;
 use super::tables::{Col, Type, literal};
 
@@ -106,7 +108,7 @@ impl<'a> Maker<'a> {
             };
         }
         let below = depth - 1;
-        match self.chance.below(41) {
+        match self.chance.below(50) {
             0..=2 => {
                 let rel = self.rel(below);
                 self.project(rel)
@@ -160,6 +162,20 @@ impl<'a> Maker<'a> {
             38 => {
                 let (a, b) = (self.rel(below), self.rel(0));
                 self.scalar(a, b)
+            }
+            39..=44 if self.joins < 2 => {
+                self.joins += 1;
+                let (a, b) = (self.rel(below), self.rel(0));
+                self.around(a, b)
+            }
+            45 | 46 => {
+                let (a, b) = (self.rel(below), self.rel(0));
+                self.sets(a, b)
+            }
+            47 if self.joins < 2 => {
+                self.joins += 1;
+                let (a, b) = (self.rel(below), self.rel(0));
+                self.using(a, b)
             }
             _ => {
                 let rel = self.rel(below);

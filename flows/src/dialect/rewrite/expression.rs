@@ -156,14 +156,7 @@ impl Rewriter {
                 negated,
             } => {
                 if let Expr::Tuple(left) = value.as_ref() {
-                    match negated {
-                        true => {
-                            let span = value.span();
-                            let help = "write NOT EXISTS";
-                            self.refuse("NOT IN of several columns", span, Some(help));
-                        }
-                        false => *expr = super::generator::row_in_subquery(left, subquery),
-                    }
+                    *expr = super::generator::row_in_subquery(left, subquery, *negated);
                 }
             }
             Expr::Case {

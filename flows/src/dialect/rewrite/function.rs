@@ -21,6 +21,14 @@ pub(super) fn untype_arg(arg: &mut FunctionArg) {
     }
 }
 
+fn did_you_mean(names: &[&str]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        [first @ .., last] => Some(format!("did you mean {} or {last}?", first.join(", "))),
+    }
+}
+
 impl Rewriter {
     /// Refuses a call by name, number of arguments or form; runs on the query as written.
     pub(super) fn check_function(&mut self, function: &mut Function) {
@@ -146,7 +154,7 @@ impl Rewriter {
         self.faults.push(crate::dialect::DialectFault {
             code: "FUNCTION_NOT_FOUND",
             message: format!("there is no function {name}"),
-            hint: catalog::nearest(name).map(|known| format!("did you mean {known}?")),
+            hint: did_you_mean(&catalog::nearest(name)),
             help: None,
             span,
         });

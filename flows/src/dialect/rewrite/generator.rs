@@ -122,8 +122,9 @@ fn column_definition(name: Ident) -> TableAliasColumnDef {
     }
 }
 
-/// `(a, b) IN (SELECT c, d ...)` as the question whether there is a row with these values.
-pub(super) fn row_in_subquery(left: &[Expr], subquery: &Query) -> Expr {
+/// `(a, b) IN (SELECT c, d ...)` as the question whether there is a row with these values, NOT IN
+/// whether there is none that might have them.
+pub(super) fn row_in_subquery(left: &[Expr], subquery: &Query, negated: bool) -> Expr {
     const ROWS: &str = "__windrow_in";
     let column = |at: usize| Ident::new(format!("__windrow_in{at}"));
     let mut select = empty_select();
@@ -147,10 +148,14 @@ pub(super) fn row_in_subquery(left: &[Expr], subquery: &Query) -> Expr {
             let found = Expr::CompoundIdentifier(vec![Ident::new(ROWS), column(at)]);
             infix(found, sqlparser::ast::BinaryOperator::Eq, value.clone())
         })
-        .reduce(|one, other| infix(one, sqlparser::ast::BinaryOperator::And, other));
+        .reduce(|one, other| infix(one, sqlparser::ast::BinaryOperator::And, other))
+        .map(|equal| match negated {
+            true => Expr::IsNotFalse(Box::new(Expr::Nested(Box::new(equal)))),
+            false => equal,
+        });
     Expr::Exists {
         subquery: Box::new(query_of(select)),
-        negated: false,
+        negated,
     }
 }
 
