@@ -1,5 +1,6 @@
 //! Plans the table forms that the dialect makes ready: generators (a PIVOT with a default, see the
 //! dialect's module on them), PIVOT itself, and joins in parentheses whose key may come from either side.
+//! Named and derived tables are DataFusion's to plan, but say nothing of keys (see `unkeyed`).
 
 use std::collections::HashSet;
 
@@ -16,9 +17,13 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::utils::find_aggregate_exprs;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
-use datafusion::sql::sqlparser::ast::{self, ExprWithAlias, PivotValueSource, TableFactor, Value};
+use datafusion::sql::sqlparser::ast::{
+    self, ExprWithAlias, PivotValueSource, TableFactor, TableSample, TableSampleKind,
+    TableSampleModifier, Value,
+};
 
 use super::{types, using};
+use crate::unkeyed::without_keys;
 
 /// The column that holds the generated rows until they are taken apart.
 const ROWS: &str = "__windrow_rows";
@@ -30,9 +35,23 @@ pub(super) struct Relations;
 impl RelationPlanner for Relations {
     fn plan_relation(
         &self,
-        relation: TableFactor,
+        mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
+        if let TableFactor::Table {
+            sample, args: None, ..
+        }
+        | TableFactor::Derived { sample, .. } = &mut relation
+        {
+            if sample.is_some() {
+                return Ok(RelationPlanning::Original(Box::new(relation)));
+            }
+            *sample = Some(seen());
+            let plan = without_keys(context.plan(relation)?)?;
+            return Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
+                plan, None,
+            ))));
+        }
         let plan = match relation {
             TableFactor::Pivot {
                 table,
@@ -86,6 +105,18 @@ impl RelationPlanner for Relations {
             plan, None,
         ))))
     }
+}
+
+/// Marks a relation that comes back from here. The dialect refuses samples, so no other relation has one.
+fn seen() -> TableSampleKind {
+    TableSampleKind::AfterTableAlias(Box::new(TableSample {
+        modifier: TableSampleModifier::Sample,
+        name: None,
+        quantity: None,
+        seed: None,
+        bucket: None,
+        offset: None,
+    }))
 }
 
 fn columns_of(schema: &DFSchema) -> impl Iterator<Item = Column> + '_ {
