@@ -36,7 +36,6 @@ use windrow_flows::window::Window;
 
 use crate::bind::{ReadKind, Sources, Upstream, fault_words};
 use crate::config::PipelineConfig;
-
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow};
 use crate::project::Project;
 use crate::removal::existing_rows;
