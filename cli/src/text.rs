@@ -129,19 +129,21 @@ pub fn plan(report: &UpdateReport) -> String {
             let _ = writeln!(out, "  {label:<9}  {}", source(s, width));
         }
         if let Some(technique) = flow.technique {
-            let cost_of = |technique: Technique| {
-                let found = flow.considered.iter().find(|c| c.technique == technique);
-                found.and_then(|c| c.cost)
-            };
-            let costs = match (cost_of(technique), cost_of(Technique::CompleteRecompute)) {
-                (Some(own), Some(whole)) if technique != Technique::CompleteRecompute => format!(
-                    "   about {} read and written, {} for the whole",
-                    bytes(own),
-                    bytes(whole)
-                ),
-                _ => String::new(),
-            };
-            let _ = writeln!(out, "  technique  {}{costs}", technique.word());
+            let _ = writeln!(
+                out,
+                "  technique  {}{}",
+                technique.word(),
+                costs(flow, technique)
+            );
+            for read in &flow.change_data {
+                let _ = writeln!(
+                    out,
+                    "             the change of {} is in {} of change data, {}",
+                    read.table,
+                    plural(read.files, "file"),
+                    bytes(read.bytes)
+                );
+            }
             for considered in &flow.considered {
                 for issue in &considered.issues {
                     let _ = writeln!(
@@ -171,6 +173,36 @@ pub fn plan(report: &UpdateReport) -> String {
         }
     }
     out
+}
+
+/// What the chosen technique costs beside the whole window, and what past runs had to say about it.
+fn costs(flow: &FlowReport, technique: Technique) -> String {
+    let of = |technique: Technique| flow.considered.iter().find(|c| c.technique == technique);
+    let whole = of(Technique::CompleteRecompute).and_then(|c| c.cost);
+    let own = flow
+        .considered
+        .iter()
+        .find(|c| c.technique == technique && c.is_chosen);
+    let (Some(own), Some(whole)) = (own, whole) else {
+        return String::new();
+    };
+    let (Some(cost), true) = (own.cost, technique != Technique::CompleteRecompute) else {
+        return String::new();
+    };
+    let corrected = match (own.estimated_cost, own.past_runs) {
+        (Some(estimated), Some(runs)) if estimated > 0 => format!(
+            " (estimated {}, corrected x{:.1} by {})",
+            bytes(estimated),
+            cost as f64 / estimated as f64,
+            plural(runs, "past run")
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "   about {} read and written{corrected}, {} for the whole",
+        bytes(cost),
+        bytes(whole)
+    )
 }
 
 fn effect(flow: &FlowReport) -> String {

@@ -1,7 +1,8 @@
 //! What happened to a table between two of its versions, read from the log.
 //!
 //! Commits that only rearrange data (`dataChange` false) change nothing. Which rows changed is not
-//! decided here: this names files.
+//! decided here: this names files, the data files that came and went and, where a writer left them,
+//! the change data files that hold the changed rows themselves.
 
 use serde_json::Value;
 use std::collections::HashMap;
@@ -11,6 +12,9 @@ use crate::error::TableError;
 use crate::store::Location;
 use crate::table::{DataFile, DeletionVector};
 
+/// The column of change data files that tells what happened to a row.
+pub const CHANGE_TYPE: &str = "_change_type";
+
 /// One commit, as far as it matters to a reader of the table's rows.
 #[derive(Debug, Clone)]
 pub struct CommitChanges {
@@ -19,6 +23,10 @@ pub struct CommitChanges {
     pub added: Vec<DataFile>,
     /// Files that were removed with `dataChange`.
     pub removed: Vec<DataFile>,
+    /// Change data files: the rows that the commit took away and brought, each with its
+    /// [`CHANGE_TYPE`]. Where there are any they are the whole change; `added` and `removed` then
+    /// tell the same with all the rows around it.
+    pub change_data: Vec<DataFile>,
     /// Files that were added or removed by a mere rearrangement.
     pub moved_in: Vec<DataFile>,
     pub moved_out: Vec<DataFile>,
@@ -66,12 +74,14 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
         version,
         added: Vec::new(),
         removed: Vec::new(),
+        change_data: Vec::new(),
         moved_in: Vec::new(),
         moved_out: Vec::new(),
         app_ids: Vec::new(),
         metadata_changed: false,
         windrow: None,
     };
+    let mut loses_rows = false;
     for action in commit::actions(entry) {
         let action = action.map_err(|e| TableError::Damaged {
             url: location.shown(),
@@ -87,6 +97,7 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
         match kind.as_str() {
             "add" if data_change => changes.added.push(file(body)),
             "remove" if data_change => changes.removed.push(file(body)),
+            "cdc" => changes.change_data.push(file(body)),
             "add" => changes.moved_in.push(file(body)),
             "remove" => changes.moved_out.push(file(body)),
             "txn" => {
@@ -94,11 +105,28 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
                 changes.app_ids.extend(app_id.map(str::to_string));
             }
             "metaData" | "protocol" => changes.metadata_changed = true,
-            "commitInfo" => changes.windrow = body.get("windrow").cloned(),
+            "commitInfo" => {
+                changes.windrow = body.get("windrow").cloned();
+                loses_rows |= loses_rows_of_changes(body);
+            }
             _ => {}
         }
     }
+    if loses_rows {
+        changes.change_data.clear();
+    }
     Ok(changes)
+}
+
+/// Whether the commit's writer is known to leave rows out of its change data: delta-rs writes for an
+/// UPDATE the difference of the rows before and after as sets, so that a row which becomes equal to
+/// another one is in neither image.
+fn loses_rows_of_changes(commit_info: &Value) -> bool {
+    let text = |key: &str| commit_info.get(key).and_then(Value::as_str);
+    let is_delta_rs = ["engineInfo", "clientVersion"]
+        .into_iter()
+        .any(|key| text(key).is_some_and(|v| v.starts_with("delta-rs")));
+    is_delta_rs && text("operation").is_some_and(|o| o.eq_ignore_ascii_case("UPDATE"))
 }
 
 fn file(body: &Value) -> DataFile {

@@ -56,6 +56,26 @@ pub struct FlowState {
     /// What of the past was processed, by whatever refresh.
     #[serde(default)]
     pub history: History,
+    /// The last refreshes by the defined predicate, oldest first: what each was estimated to cost and
+    /// did cost. States of before have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<PastRun>,
+}
+
+/// What one refresh was estimated to read and write, and what it did, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PastRun {
+    /// How it was done, by the word that reports have.
+    pub technique: String,
+    pub estimated_read: u64,
+    pub estimated_written: u64,
+    /// `None` where it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<u64>,
+    pub written: u64,
+    /// From the beginning of the staging to the commit. It is kept for people; nothing hangs on it.
+    #[serde(default)]
+    pub duration_ms: u64,
 }
 
 /// What a flow has processed since its table was computed from the start.
@@ -122,7 +142,15 @@ impl FlowState {
             run_id: run_id.to_string(),
             defined,
             history,
+            runs: Vec::new(),
         }
+    }
+
+    /// The same state with a record of past refreshes.
+    #[must_use]
+    pub fn with_runs(mut self, runs: Vec<PastRun>) -> Self {
+        self.runs = runs;
+        self
     }
 
     /// Writes the file that the commit will name, and gives the actions and the commit info for it.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -80,6 +82,25 @@ pub async fn physical_of_typed(
         .query_planner()
         .create_physical_plan(&optimized, state)
         .await
+}
+
+/// The bytes that the scans of a plan have read of their files since it began to run; `None` when that
+/// was not counted, which is so for a plan that ran elsewhere.
+pub fn bytes_read(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+    let mut total = 0u64;
+    if let Some(scan) = plan.downcast_ref::<DataSourceExec>()
+        && scan
+            .data_source()
+            .downcast_ref::<FileScanConfig>()
+            .is_some()
+    {
+        let counted = scan.metrics()?.sum_by_name("bytes_scanned")?;
+        total += counted.as_usize() as u64;
+    }
+    for child in plan.children() {
+        total += bytes_read(child)?;
+    }
+    Some(total)
 }
 
 /// Runs a plan and gives up, with `None`, once it has more than `rows` rows or `bytes` bytes.

@@ -34,6 +34,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use futures::TryStreamExt;
 use object_store::ObjectMeta;
+use windrow_delta::changes::CHANGE_TYPE;
 use windrow_delta::prune::{FilePredicate, Pruner, record_count};
 use windrow_delta::schema::Column as TableColumn;
 use windrow_delta::{DataFile, Table, TableError, partition, vector};
@@ -132,6 +133,24 @@ impl DeltaSource {
     /// Only `files`, with a column [`FILE_COLUMN`] that holds each row's index in `files`.
     pub fn of_files(table: Table, files: Vec<DataFile>, log: ScanLog) -> Result<Self> {
         let columns = table.schema().columns.clone();
+        Self::with_columns(table, columns, files, log)
+    }
+
+    /// Only `files`, which are change data files: the same with a column
+    /// [`CHANGE_TYPE`](windrow_delta::changes::CHANGE_TYPE). The table has none of that name.
+    pub fn of_change_data(table: Table, files: Vec<DataFile>, log: ScanLog) -> Result<Self> {
+        let mut columns = table.schema().columns.clone();
+        let kind = TableColumn::new(CHANGE_TYPE, DataType::Utf8, true);
+        columns.push(kind.map_err(DataFusionError::Plan)?);
+        Self::with_columns(table, columns, files, log)
+    }
+
+    fn with_columns(
+        table: Table,
+        columns: Vec<TableColumn>,
+        files: Vec<DataFile>,
+        log: ScanLog,
+    ) -> Result<Self> {
         let mut fields: Vec<FieldRef> = query_schema(&columns)?.fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new(FILE_COLUMN, DataType::Int64, false)));
         let schema = Arc::new(Schema::new(fields));

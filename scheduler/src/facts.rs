@@ -3,41 +3,26 @@
 //! Only the logs are read, and of the target those files of which the log does not tell whether a
 //! foreign commit touched the window.
 
-use datafusion::common::DFSchema;
+use std::sync::Arc;
+
 use datafusion::common::{Column, DataFusionError};
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::sum;
-use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-
 use futures::future::try_join_all;
 use windrow_delta::changes::{self, CommitChanges};
-use windrow_delta::prune::{FilePredicate, Pruner, Verdict};
+use windrow_delta::prune::{Pruner, Verdict};
 use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
-use windrow_delta::{DataFile, Table, TableError, commit};
+use windrow_delta::{DataFile, Table, TableError};
 use windrow_executor::local;
-use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog, file_key, query_name};
+use windrow_executor::scan::{DeltaSource, FILE_COLUMN, ScanLog};
 use windrow_flows::refresh::{Facts, SourceChange};
 use windrow_flows::window::Window;
 
 use crate::bind::ReadKind;
+use crate::changed::{ChangedSource, source_change};
 use crate::flow::{FlowPlan, ScanFilters};
 use crate::removal::existing_rows;
-
-/// A source that changed, with the files in which its changed rows lie.
-pub struct ChangedSource {
-    pub shown: String,
-    pub table: Table,
-    /// Added files, as far as the window's filters let them matter.
-    pub added: Vec<DataFile>,
-    /// Removed files, likewise.
-    pub removed: Vec<DataFile>,
-    /// Files were rearranged meanwhile, so that rows of `added` may lie in other files by now.
-    pub rearranged: bool,
-}
 
 /// The facts, and the changed sources behind them.
 pub struct Gathered {
@@ -150,20 +135,11 @@ pub async fn gather(
             facts.sources.push(SourceChange::NotInDelta);
             continue;
         };
-        let (change, files) =
+        let (change, source) =
             source_change(plan, &read.shown, table, last, filters, base_is_exact).await?;
         facts.sources.push(change);
         facts.predicate_reaches |= filters.reaches_some(&read.shown);
-        if change == SourceChange::Changed {
-            let (shown, table) = (read.shown.clone(), table.clone());
-            changed.push(ChangedSource {
-                shown,
-                table,
-                added: files.added,
-                removed: files.removed,
-                rearranged: files.rearranged,
-            });
-        }
+        changed.extend(source);
     }
     Ok(Gathered {
         facts,
@@ -186,194 +162,6 @@ fn uncovered(plan: &FlowPlan, old: &Window) -> Option<Expr> {
         .collect::<Option<Vec<Expr>>>()?
         .into_iter()
         .reduce(Expr::or)
-}
-
-/// Files of a source that changed between two versions.
-#[derive(Default)]
-struct ChangedFiles {
-    added: Vec<DataFile>,
-    removed: Vec<DataFile>,
-    rearranged: bool,
-}
-
-async fn source_change(
-    plan: &FlowPlan,
-    shown: &str,
-    table: &Table,
-    last: &DefinedRefresh,
-    filters: &ScanFilters,
-    base_is_exact: bool,
-) -> Result<(SourceChange, ChangedFiles), TableError> {
-    let only = |change: SourceChange| (change, ChangedFiles::default());
-    let Some(before) = last.sources.iter().find(|s| s.name == shown) else {
-        return Ok(only(SourceChange::HistoryGone));
-    };
-    let same = before.url == table.location().url().as_str() && before.table_id == table.id();
-    if !same || before.version > table.version() {
-        return Ok(only(SourceChange::HistoryGone));
-    }
-    // A table that was restored from a copy has gone another way under the same numbers.
-    let now = match before.version == table.version() {
-        true => table.mark().await?,
-        false if before.mark.is_some() => commit::mark(table.location(), before.version).await?,
-        false => None,
-    };
-    if now.is_some() && before.mark.is_some() && now != before.mark {
-        return Ok(only(SourceChange::HistoryGone));
-    }
-    if before.version == table.version() {
-        return Ok(only(SourceChange::Unchanged));
-    }
-    let commits = changes::between(table.location(), before.version, table.version()).await?;
-    let Some(commits) = commits else {
-        return Ok(only(SourceChange::HistoryGone));
-    };
-    // The same files under other column names are other rows.
-    if before.columns != short_fingerprint(&table.schema().to_schema_string()) {
-        return Ok(only(SourceChange::SchemaChanged));
-    }
-    let mut files = if base_is_exact {
-        net_files(commits)
-    } else {
-        all_files(commits)
-    };
-    files.added = files_that_matter(plan, shown, table, files.added, filters)?;
-    files.removed = files_that_matter(plan, shown, table, files.removed, filters)?;
-    Ok(if files.added.is_empty() && files.removed.is_empty() {
-        only(SourceChange::Unchanged)
-    } else {
-        (SourceChange::Changed, files)
-    })
-}
-
-/// All files that came or went. Rows of the target that an override wrote are those of some version
-/// in between: whatever differs from then until now lies in one of these files.
-fn all_files(commits: Vec<CommitChanges>) -> ChangedFiles {
-    let mut files = ChangedFiles {
-        rearranged: true,
-        ..ChangedFiles::default()
-    };
-    let (mut added, mut removed) = (HashSet::new(), HashSet::new());
-    for commit in commits {
-        let new = commit.added.into_iter();
-        files
-            .added
-            .extend(new.filter(|f| added.insert(file_key(f))));
-        let old = commit.removed.into_iter();
-        files
-            .removed
-            .extend(old.filter(|f| removed.insert(file_key(f))));
-    }
-    files
-}
-
-/// What the commits come to: a file that came and went in between was never seen and is not there
-/// any more, one that went and came back is where it was.
-fn net_files(commits: Vec<CommitChanges>) -> ChangedFiles {
-    struct Seen {
-        file: DataFile,
-        was_there: bool,
-        is_there: bool,
-    }
-    let (mut seen, mut order) = (HashMap::<String, Seen>::new(), Vec::new());
-    let mut note = |file: DataFile, is_there: bool| {
-        let key = file_key(&file);
-        match seen.entry(key) {
-            Entry::Occupied(mut known) => known.get_mut().is_there = is_there,
-            Entry::Vacant(new) => {
-                order.push(new.key().clone());
-                new.insert(Seen {
-                    file,
-                    was_there: !is_there,
-                    is_there,
-                });
-            }
-        }
-    };
-    let mut rearranged = false;
-    for commit in commits {
-        rearranged |= !commit.moved_in.is_empty() || !commit.moved_out.is_empty();
-        for file in commit.removed {
-            note(file, false);
-        }
-        for file in commit.added {
-            note(file, true);
-        }
-    }
-    let mut files = ChangedFiles {
-        rearranged,
-        ..ChangedFiles::default()
-    };
-    for key in order {
-        if let Some(seen) = seen.remove(&key) {
-            match (seen.was_there, seen.is_there) {
-                (false, true) => files.added.push(seen.file),
-                (true, false) => files.removed.push(seen.file),
-                _ => {}
-            }
-        }
-    }
-    files
-}
-
-/// Changed files that some scan of the source could read a row of, by the filters on it.
-fn files_that_matter(
-    plan: &FlowPlan,
-    shown: &str,
-    table: &Table,
-    files: Vec<DataFile>,
-    filters: &ScanFilters,
-) -> Result<Vec<DataFile>, TableError> {
-    if files.is_empty() {
-        return Ok(files);
-    }
-    let url = table.location().shown();
-    let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(
-        table
-            .schema()
-            .columns
-            .iter()
-            .map(|c| {
-                datafusion::arrow::datatypes::Field::new(
-                    query_name(&c.name),
-                    c.data_type.clone(),
-                    true,
-                )
-            })
-            .collect::<Vec<_>>(),
-    ));
-    let mut matter = vec![false; files.len()];
-    let scans = filters.on(shown);
-    if scans.is_empty() {
-        return Ok(files);
-    }
-    for list in scans {
-        let holds = conjunction(list.iter().cloned()).and_then(|predicate| {
-            let df_schema = DFSchema::try_from(schema.as_ref().clone()).ok()?;
-            let bare = windrow_executor::predicate::bare(predicate).ok()?;
-            plan.bound.state.create_physical_expr(bare, &df_schema).ok()
-        });
-        match holds {
-            None => matter.fill(true),
-            Some(holds) => {
-                let predicate = FilePredicate {
-                    schema: schema.clone(),
-                    fails: datafusion::physical_expr::expressions::lit(true),
-                    holds,
-                };
-                let pruner = Pruner::new(table.schema().clone(), predicate);
-                for (matters, may) in matter.iter_mut().zip(pruner.may_match(&files, &url)?) {
-                    *matters |= may;
-                }
-            }
-        }
-    }
-    Ok(files
-        .into_iter()
-        .zip(matter)
-        .filter(|(_, m)| *m)
-        .map(|(f, _)| f)
-        .collect())
 }
 
 enum Foreign {

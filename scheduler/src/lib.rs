@@ -9,6 +9,7 @@
 pub mod backfill;
 mod backfill_start;
 pub mod bind;
+mod changed;
 pub mod cluster;
 pub mod config;
 mod contents;
@@ -21,6 +22,7 @@ mod facts;
 mod failpoint;
 mod flow;
 mod incremental;
+mod learned;
 pub mod lease;
 pub mod ledger;
 mod paths;

@@ -8,7 +8,8 @@ use crate::bind::words_of;
 use crate::facts;
 use crate::flow::{FlowPlan, ScanFilters, Scope};
 use crate::incremental;
-use crate::report::{Considered, Problem};
+use crate::learned::Learned;
+use crate::report::{ChangeDataRead, Considered, Problem};
 use crate::run::Work;
 use crate::update::Inner;
 
@@ -18,6 +19,7 @@ pub(crate) struct Prepared {
     pub(crate) filters: ScanFilters,
     pub(crate) work: Work,
     pub(crate) considered: Vec<Considered>,
+    pub(crate) change_data: Vec<ChangeDataRead>,
 }
 
 impl Inner {
@@ -73,7 +75,7 @@ impl Inner {
                 .as_ref()
                 .is_some_and(|d| d.reasons == [FallbackReason::UnsupportedReplaceWherePredicate]);
         let uncovered = gathered.uncovered.clone().filter(|_| grew);
-        let mut considered = Vec::new();
+        let (mut considered, mut change_data) = (Vec::new(), Vec::new());
         let work = match decided.filter(|_| uncovered.is_none()) {
             Some(decision) => Work {
                 rows: match decision.technique {
@@ -93,6 +95,7 @@ impl Inner {
                     ),
                     uncovered,
                     all_costs,
+                    learned: Learned::of(state.as_ref(), &plan.fingerprint()),
                     only: self
                         .project
                         .setting("windrow.technique")
@@ -102,6 +105,7 @@ impl Inner {
                 match incremental::choose(plan, gathered.changed, rules).await {
                     Ok(chosen) => {
                         considered = chosen.considered;
+                        change_data = chosen.change_data;
                         Work {
                             rows: chosen.rows,
                             typed: chosen.typed,
@@ -134,6 +138,7 @@ impl Inner {
             filters,
             work,
             considered,
+            change_data,
         })
     }
 }

@@ -32,6 +32,8 @@ pub struct Removal {
     pub looked_into: u64,
     /// Bytes of those files.
     pub looked_into_bytes: u64,
+    /// Bytes of the files of which the log tells that they go.
+    pub whole_bytes: u64,
     /// Rows of the window that go, as far as the statistics count rows.
     pub deleted_rows: u64,
     /// Rows of `rewrite` that stay.
@@ -49,6 +51,7 @@ struct Counted {
 #[derive(Debug, Default)]
 pub struct RemovalPlanner {
     counted: HashMap<(String, Option<String>), Counted>,
+    read: u64,
 }
 
 fn key(file: &DataFile) -> (String, Option<String>) {
@@ -57,6 +60,10 @@ fn key(file: &DataFile) -> (String, Option<String>) {
         .as_ref()
         .map(|v| v.to_json().to_string());
     (file.log_path.clone(), vector)
+}
+
+fn bytes_of(files: &[DataFile]) -> u64 {
+    files.iter().map(|f| f.size.unsigned_abs()).sum()
 }
 
 /// Rows of a file that are there, by the log.
@@ -74,7 +81,7 @@ impl RemovalPlanner {
         let (removal, unclear) = by_the_log(plan, target).await?;
         Ok(Removal {
             looked_into: unclear.len() as u64,
-            looked_into_bytes: unclear.iter().map(|f| f.size.unsigned_abs()).sum(),
+            looked_into_bytes: bytes_of(&unclear),
             ..removal
         })
     }
@@ -90,6 +97,7 @@ impl RemovalPlanner {
             .await
             .map_err(|e| DataFusionError::External(Box::new(e)))?;
         removal.looked_into = unclear.len() as u64;
+        removal.looked_into_bytes = bytes_of(&unclear);
         let unread: Vec<DataFile> = unclear
             .iter()
             .filter(|f| !self.counted.contains_key(&key(f)))
@@ -115,6 +123,11 @@ impl RemovalPlanner {
         Ok(removal)
     }
 
+    /// Bytes that were read to look into files so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
     async fn count(
         &mut self,
         plan: &FlowPlan,
@@ -136,7 +149,10 @@ impl RemovalPlanner {
             )?
             .build()?;
         let physical = local::physical(&plan.bound.state, &counts).await?;
-        for batch in local::collect(&plan.bound.state, physical).await? {
+        let batches = local::collect(&plan.bound.state, physical.clone()).await?;
+        let read = local::bytes_read(&physical).unwrap_or_else(|| bytes_of(&files));
+        self.read += read;
+        for batch in batches {
             let (index, rows, matching) = (
                 batch.column(0).as_primitive::<Int64Type>(),
                 batch.column(1).as_primitive::<Int64Type>(),
@@ -196,6 +212,7 @@ async fn by_the_log(
                 Verdict::EveryRow if plan.scope.keys.is_some() => unclear.push(file),
                 Verdict::EveryRow => {
                     removal.deleted_rows += live_rows(&file).unwrap_or(0);
+                    removal.whole_bytes += file.size.unsigned_abs();
                     removal.remove.push(file);
                 }
                 Verdict::Unclear => unclear.push(file),

@@ -142,9 +142,24 @@ pub struct Considered {
     pub technique: Technique,
     pub is_applicable: bool,
     pub is_chosen: bool,
-    /// Bytes that it is estimated to read and write; `None` where it was not worked out.
+    /// Bytes that it is estimated to read and write, as past runs of the flow correct it; `None` where
+    /// it was not worked out.
     pub cost: Option<u64>,
+    /// The estimate by the logs alone, where past runs have corrected it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_cost: Option<u64>,
+    /// The runs by which it was corrected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_runs: Option<u64>,
     pub issues: Vec<Issue>,
+}
+
+/// The change data files of a source in which its changed rows were read.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct ChangeDataRead {
+    pub table: String,
+    pub files: u64,
+    pub bytes: u64,
 }
 
 /// What stands against a technique.
@@ -167,6 +182,9 @@ pub struct FlowReport {
     /// The techniques that were looked at; empty when there was nothing to choose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub considered: Vec<Considered>,
+    /// Sources whose change was read from their change data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub change_data: Vec<ChangeDataRead>,
     /// The predicate with its time pinned; for people also as it was written.
     pub predicate: Option<String>,
     pub predicate_as_written: Option<String>,

@@ -14,19 +14,20 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use tracing::Instrument;
 use windrow_delta::commit::{Outcome, checkpoint, checkpoint_is_due};
-use windrow_delta::state::{DefinedRefresh, FlowState, app_id};
+use windrow_delta::state::{DefinedRefresh, FlowState, PastRun, app_id};
 use windrow_delta::{Location, Table, TableError};
 use windrow_executor::local;
 use windrow_executor::stage::StagedFile;
 use windrow_flows::refresh::{Decision, Technique};
 
-use crate::bind::words_of;
+use crate::bind::{ReadKind, words_of};
 use crate::contents::{commit_of, metadata_differs};
 use crate::coverage;
 use crate::engine::StageEngine;
 use crate::facts;
 use crate::failpoint;
 use crate::flow::{FlowPlan, OWNER, ScanFilters, source_reports};
+use crate::learned::{Cost, Learned};
 use crate::lease::Fence;
 use crate::project::Project;
 use crate::rebase;
@@ -197,18 +198,19 @@ async fn stage_and_commit(
     stager: &mut Stager<'_>,
     may_replan: bool,
 ) -> Result<Done, Stopped> {
+    let started = Instant::now();
     let mut metrics = FlowMetrics {
         bytes_scanned: work.bytes_read,
         ..FlowMetrics::default()
     };
     let mut sources = Vec::new();
+    let mut scanned = 0;
     failpoint::reached("before_stage");
     let mut planner = RemovalPlanner::default();
     let mut target = plan.existing.clone();
     let mut planned = None;
     if let Some(rows) = &work.rows {
         let whole = physical(plan, work, rows.clone()).await?;
-        let scanned;
         (sources, scanned) = source_reports(plan, filters);
         if may_replan && joins_may_not_fit(rows, &sources, context.memory_limit) {
             return Err(Stopped::NeedsSpillingJoins);
@@ -317,16 +319,32 @@ async fn stage_and_commit(
         let mut version = target.as_ref().map_or(0, |t| t.version() + 1);
         for _ in 0..MOVES {
             let last = turn.as_ref().and_then(|turn| turn.as_ref());
-            let new_state = next_state(
-                context,
-                plan,
-                last.or(state.as_ref()),
-                expected,
-                &run_id,
-                flow_name,
-                version,
-            )
-            .await?;
+            let before = last.or(state.as_ref());
+            let past_runs = past_runs(plan, work, before, || {
+                let estimated = match plan.scope.appends {
+                    // As the estimate has it: new rows take the bytes that they have in the sources.
+                    true => Cost {
+                        read: scanned,
+                        written: scanned,
+                    },
+                    false => Cost {
+                        read: scanned + removal.looked_into_bytes,
+                        written: removal.whole_bytes + removal.looked_into_bytes,
+                    },
+                };
+                PastRun {
+                    technique: work.decision.technique.word().into(),
+                    estimated_read: estimated.read,
+                    estimated_written: estimated.written,
+                    read: read_in_all(plan, stager, &planner),
+                    written: metrics.bytes_written,
+                    duration_ms: started.elapsed().as_millis() as u64,
+                }
+            });
+            let new_state =
+                next_state(context, plan, before, expected, &run_id, flow_name, version)
+                    .await?
+                    .with_runs(past_runs);
             let staged_state = new_state.stage(&stager.location).await?;
             failpoint::reached("before_commit");
             let commit = commit_of(
@@ -487,6 +505,32 @@ async fn state_moves(plan: &FlowPlan, state: Option<&FlowState>) -> Result<bool,
         return Ok(true);
     };
     Ok(facts::source_states(plan).await?.0 != last.sources)
+}
+
+/// The flow's record of past runs after this one. Only refreshes by the flow's own predicate that
+/// computed something tell what the next ones may cost.
+fn past_runs(
+    plan: &FlowPlan,
+    work: &Work,
+    state: Option<&FlowState>,
+    run: impl FnOnce() -> PastRun,
+) -> Vec<PastRun> {
+    if plan.is_override || work.rows.is_none() {
+        return state.map(|s| s.runs.clone()).unwrap_or_default();
+    }
+    Learned::of(state, &plan.fingerprint()).with(run())
+}
+
+/// Bytes that the run has read; `None` where not all of them were counted.
+fn read_in_all(plan: &FlowPlan, stager: &Stager<'_>, planner: &RemovalPlanner) -> Option<u64> {
+    // The estimate knows of sources with a log alone.
+    let all_in_delta = plan
+        .bound
+        .reads
+        .iter()
+        .all(|r| matches!(r.kind, ReadKind::Delta(_)));
+    let staged = stager.bytes_read().filter(|_| all_in_delta)?;
+    Some(staged + planner.bytes_read())
 }
 
 async fn next_state(

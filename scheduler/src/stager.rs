@@ -1,6 +1,6 @@
 //! Staging: the files that a flow writes before anybody sees them, and the rules that their rows keep.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Expr;
@@ -44,6 +44,7 @@ pub(crate) struct Stager<'a> {
     /// Everything that was staged, used or not.
     all: Vec<String>,
     copies: u32,
+    read: Mutex<Option<u64>>,
 }
 
 impl<'a> Stager<'a> {
@@ -102,6 +103,7 @@ impl<'a> Stager<'a> {
             files: Vec::new(),
             all: Vec::new(),
             copies: 0,
+            read: Mutex::new(Some(0)),
         }
         .named(context.update_id, context.slice.map_or(0, |s| s.number)))
     }
@@ -175,6 +177,11 @@ impl<'a> Stager<'a> {
         Ok(files)
     }
 
+    /// Bytes that the scans of what was staged have read; `None` when they ran where nobody counts.
+    pub(crate) fn bytes_read(&self) -> Option<u64> {
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn run(
         &self,
         rows: Arc<dyn ExecutionPlan>,
@@ -200,8 +207,14 @@ impl<'a> Stager<'a> {
         let named = self.with_table_names(rows)?;
         let plan = local::stage_plan(named, spec, rules, writers)?;
         let span = spans::slice(job.slice);
-        let run = self.engine.run_stage(job, &self.plan.bound.state, plan);
+        let run = self
+            .engine
+            .run_stage(job, &self.plan.bound.state, plan.clone());
         let staged = run.instrument(span.clone()).await?;
+        {
+            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            *read = read.zip(local::bytes_read(&plan)).map(|(a, b)| a + b);
+        }
         let bytes: u64 = staged.iter().map(|f| f.bytes.unsigned_abs()).sum();
         span.record("files", staged.len());
         span.record("bytes", bytes);

@@ -712,6 +712,7 @@ impl Inner {
             technique: None,
             fallback_reasons: Vec::new(),
             considered: Vec::new(),
+            change_data: Vec::new(),
             predicate: None,
             predicate_as_written: None,
             slices: Slices::default(),
@@ -772,6 +773,7 @@ impl Inner {
         report.technique = Some(prepared.work.decision.technique);
         report.fallback_reasons = prepared.work.decision.reasons.clone();
         report.considered = prepared.considered.clone();
+        report.change_data = prepared.change_data.clone();
         report.predicate = plan.predicate_text();
         report.predicate_as_written = plan.written.clone();
         report.slices.total = u64::from(prepared.work.rows.is_some());
@@ -850,6 +852,7 @@ impl Inner {
                 filters,
                 work,
                 considered: _,
+                change_data: _,
             } = prepared;
             let may_replan = !attempt.spilling_joins;
             match run_flow(&context, &plan, work, state, &filters, may_replan).await {

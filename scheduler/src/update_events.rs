@@ -90,12 +90,17 @@ impl Inner {
                 } else {
                     reasons.clone()
                 };
-                information.push(json!({
+                let mut told = json!({
                     "maintenance_type": format!("MAINTENANCE_TYPE_{}", t.word()),
                     "is_chosen": considered.is_chosen,
                     "is_applicable": considered.is_applicable,
                     "cost": considered.cost,
-                    "incrementalization_issues": issues}));
+                    "incrementalization_issues": issues});
+                if let Some(runs) = considered.past_runs {
+                    told["estimated_cost"] = json!(considered.estimated_cost);
+                    told["past_runs"] = json!(runs);
+                }
+                information.push(told);
             }
         }
         self.recorder.add(
@@ -104,7 +109,7 @@ impl Inner {
             Level::Info,
             format!("flow {} is refreshed by {}", flow.name, technique.word()),
             json!({"technique_information": information, "fallback_reasons": reasons, "predicate": report.predicate,
-                "source_table_information": report.sources}),
+                "source_table_information": report.sources, "change_data": report.change_data}),
         );
     }
 }

@@ -76,6 +76,25 @@ MADE = {
         "UPDATE {t} SET x = x + 1 WHERE id IN (8, 9)",
         "DELETE FROM {t} WHERE id = 18",
     ],
+    # Change data of rows that go by deletion vectors, under physical names.
+    "change_data_of_mapped_rows": [
+        "CREATE TABLE {t} (id BIGINT, d DATE, x BIGINT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name')",
+        f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id, {DAYS} AS d, id AS x FROM range(400)",
+        "UPDATE {t} SET x = x + 1 WHERE id IN (8, 9, 15)",
+        "DELETE FROM {t} WHERE id IN (18, 8)",
+        "MERGE INTO {t} USING (SELECT 9L AS id, DATE'2026-03-08' AS d, 1L AS x UNION ALL SELECT 700L, DATE'2026-03-10', 2L) s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        "DELETE FROM {t} WHERE id > 40 AND id < 390",
+        "OPTIMIZE {t}",
+        "UPDATE {t} SET x = -x WHERE id = 9",
+    ],
+    # Change data in folders of partitions, between which rows move.
+    "change_data_of_partitions": [
+        f"CREATE TABLE {{t}} USING delta PARTITIONED BY (d) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') AS SELECT /*+ COALESCE(1) */ id, {DAYS} AS d, id AS x FROM range(20)",
+        "UPDATE {t} SET x = x + 1 WHERE id IN (1, 8, 9)",
+        "UPDATE {t} SET d = DATE'2026-03-09' WHERE id IN (2, 17)",
+        "DELETE FROM {t} WHERE d = DATE'2026-03-10'",
+        "MERGE INTO {t} USING (SELECT 8L AS id, CAST(NULL AS DATE) AS d, 1L AS x UNION ALL SELECT 100L, DATE'2026-03-10', 2L) s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    ],
     # A type that grew.
     "type_widening": [
         f"CREATE TABLE {{t}} (id INT, d DATE, x SMALLINT) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",

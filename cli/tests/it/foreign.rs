@@ -1,21 +1,22 @@
-//! Commits that other engines make and the deltalake library can't: deletion vectors, and columns
-//! of a mapped table that are renamed, dropped or added. Log entries are written by hand, by the
+//! Commits that other engines make and the deltalake library can't: deletion vectors, change data in
+//! which no row is missing, and columns of a mapped table that are renamed, dropped or added. Log entries are written by hand, by the
 //! letter of the Delta protocol. Tables in folders only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use deltalake::parquet::arrow::ArrowWriter;
 use deltalake::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 
-use crate::lake::{Lake, batches};
-use crate::{Outcome, words};
+use crate::lake::{Lake, arrow_schema, batches, quoted, register};
+use crate::{Outcome, cells, words};
 
 /// A hand that writes into logs and remembers what it has deleted.
 #[derive(Debug, Default)]
@@ -131,6 +132,77 @@ pub async fn alter(lake: &Lake, table: &str, alteration: &Alteration) -> Outcome
 
 fn uuid_like(id: u64) -> String {
     format!("{id:08x}-0000-4000-8000-{id:012x}")
+}
+
+/// Updates rows of a table without partitions that has a change data feed, and writes all of their
+/// images as the protocol has it: the library's own leave out rows that become equal to others.
+pub async fn update_with_changes(
+    lake: &Lake,
+    table: &str,
+    set: &[(String, String)],
+    condition: Option<&str>,
+) -> Outcome {
+    let newest = actions(lake, table).await?.1;
+    let delta = lake.open(table).await?;
+    let schema = arrow_schema(&delta)?;
+    let context = SessionContext::new();
+    register(&context, "t", &delta).await?;
+    let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new("_change_type", DataType::Utf8, true)));
+    let file_schema = Arc::new(Schema::new(fields));
+    let mut writer = ArrowWriter::try_new(Vec::new(), file_schema.clone(), None).map_err(words)?;
+    let mut rows = 0;
+    for word in ["update_preimage", "update_postimage"] {
+        let items: Vec<String> = schema
+            .fields()
+            .iter()
+            .map(|field| {
+                let name = quoted(field.name());
+                let new = set.iter().find(|(column, _)| column == field.name());
+                match new {
+                    Some((_, value)) if word == "update_postimage" => format!("{value} AS {name}"),
+                    _ => name,
+                }
+            })
+            .collect();
+        let sql = format!(
+            "SELECT {} FROM t WHERE {}",
+            items.join(", "),
+            condition.unwrap_or("true")
+        );
+        for batch in batches(&context, &sql).await? {
+            let mut columns = batch
+                .columns()
+                .iter()
+                .zip(schema.fields())
+                .map(|(column, field)| cells::cast(column, field.data_type()))
+                .collect::<Outcome<Vec<_>>>()?;
+            columns.push(Arc::new(StringArray::from(vec![word; batch.num_rows()])));
+            rows += batch.num_rows();
+            let batch = RecordBatch::try_new(file_schema.clone(), columns).map_err(words)?;
+            writer.write(&batch).map_err(words)?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(words)?;
+    lake.update(table, set, condition).await?;
+    let version = actions(lake, table).await?.1;
+    if version == newest || rows == 0 {
+        return Ok(());
+    }
+    let log = format!("{table}/_delta_log/{version:020}.json");
+    let entry = lake.read(&log).await?;
+    let mut kept = Vec::new();
+    for line in String::from_utf8_lossy(&entry).lines() {
+        let action: Value = serde_json::from_str(line).map_err(words)?;
+        if action.get("add").is_some() || action.get("remove").is_some() {
+            kept.push(action);
+        }
+    }
+    let path = format!("_change_data/cdc-{version}.parquet");
+    kept.push(json!({"cdc": {"path": path, "partitionValues": {}, "size": bytes.len(), "dataChange": false}}));
+    lake.write(&format!("{table}/{path}"), bytes).await?;
+    lake.remove(&log).await?;
+    commit(lake, table, version, "UPDATE", kept).await
 }
 
 impl Hand {

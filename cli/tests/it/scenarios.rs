@@ -108,7 +108,11 @@ scenarios! {
     incremental {
         appended_rows_touch_no_file
         a_source_from_a_backup
+        change_data_gone
+        change_data_of_partitions
+        change_data_tell_the_rows
         columns_that_nobody_reads
+        estimates_learn
         groups_take_new_rows_in
         override_over_a_passing_state
         reasons_in_words

@@ -91,15 +91,14 @@ async fn follow(name: &str, windowed: bool) -> Outcome {
     let pipeline = Pipeline::new(&at, lake).source("s").sql(&sql);
     let text = std::fs::read_to_string(tables().join(format!("{name}.json"))).map_err(words)?;
     let history: Vec<Value> = serde_json::from_str(&text).map_err(words)?;
+    let mut by_changes = 0;
     for step in &history {
         let version = step["version"].as_u64().ok_or("a version")?;
         let told = |e: String| format!("{name}, version {version} ({}): {e}", step["statement"]);
         advance(name, version, &scratch.path().join("lake/src/s"))?;
-        pipeline
-            .call("run", &[])
-            .await?
-            .expect_exit(0)
-            .map_err(told)?;
+        let ended = pipeline.call("run", &[]).await?;
+        let ended = ended.expect_exit(0).map_err(told)?;
+        by_changes += usize::from(ended.stdout.contains("\"change_data\""));
         let table = pipeline.lake.open(&target("everything")).await?;
         let rows = step["rows"].as_array().ok_or("rows")?;
         let mut names: Vec<String> = rows
@@ -139,6 +138,9 @@ async fn follow(name: &str, windowed: bool) -> Outcome {
             }
         }
     }
+    if name.starts_with("change_data_of") && by_changes == 0 {
+        return Err(format!("{name}: its change data were never read"));
+    }
     Ok(())
 }
 
@@ -170,6 +172,8 @@ macro_rules! tables {
 
 tables! {
     change_data_feed true
+    change_data_of_mapped_rows true
+    change_data_of_partitions true
     column_mapping false
     column_mapping_by_id false
     deletion_vectors true

@@ -11,22 +11,18 @@
 //! subqueries are joins.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DataFusionError, NullEquality, Result, ScalarValue};
-use datafusion::datasource::{provider_as_source, source_as_provider};
-use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Filter, GroupingSet, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, Projection, TableScan, Union, Unnest, Window, cast, lit,
+    LogicalPlanBuilder, Projection, TableScan, Union, Unnest, Window, lit,
 };
-use windrow_delta::DataFile;
-use windrow_executor::scan::{DeltaSource, ScanLog};
+use windrow_executor::scan::ScanLog;
 
-use crate::facts::ChangedSource;
+use super::changed_rows::{changed_rows, changed_source};
+use crate::changed::ChangedSource;
 
 /// Keys of CUBE of which all sets are looked at.
 const MOST_CUBE_KEYS: usize = 6;
@@ -765,157 +761,4 @@ fn translated(expr: &Expr, schema: &DFSchema, known: &[Option<Column>]) -> Resul
         Ok(Transformed::no(e))
     })?;
     Ok(possible.then_some(moved.data))
-}
-
-/// The changed source that a scan reads.
-pub fn changed_source<'a>(
-    changed: &'a [ChangedSource],
-    scan: &TableScan,
-) -> Option<&'a ChangedSource> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    let read = provider.downcast_ref::<DeltaSource>()?.table().clone();
-    changed
-        .iter()
-        .find(|c| c.table.location().url() == read.location().url())
-}
-
-/// A scan of `files` in the place of `scan`: the same columns under the same names.
-pub fn scan_of_files(
-    change: &ChangedSource,
-    scan: &TableScan,
-    files: &[DataFile],
-    log: &ScanLog,
-) -> Result<LogicalPlan> {
-    let provider = DeltaSource::of_files(change.table.clone(), files.to_vec(), log.clone())?
-        .named(&change.shown);
-    same_scan(scan, provider)
-}
-
-/// A scan of another provider of the same table in the place of `scan`.
-pub fn same_scan(scan: &TableScan, provider: DeltaSource) -> Result<LogicalPlan> {
-    use datafusion::catalog::TableProvider;
-    let schema = provider.schema();
-    let projection = scan
-        .projected_schema
-        .fields()
-        .iter()
-        .map(|f| schema.index_of(f.name()).map_err(DataFusionError::from))
-        .collect::<Result<Vec<_>>>()?;
-    LogicalPlanBuilder::scan_with_filters(
-        scan.table_name.clone(),
-        provider_as_source(Arc::new(provider)),
-        Some(projection),
-        scan.filters.clone(),
-    )?
-    .build()
-}
-
-/// The rows that a scan would read of changed files, with the scan's column names, unqualified; with
-/// `net` without those that are on both sides of the change.
-fn changed_rows(
-    change: &ChangedSource,
-    scan: &TableScan,
-    log: &ScanLog,
-    net: bool,
-) -> Result<Option<LogicalPlan>> {
-    const SIGN: &str = "__windrow_sign";
-    const COUNT: &str = "__windrow_n";
-    let fields = scan.projected_schema.fields();
-    let comparable = net && fields.iter().all(|f| groups_exactly(f.data_type()));
-    let side = |files: &[DataFile], sign: i64| -> Result<Option<LogicalPlan>> {
-        if files.is_empty() {
-            return Ok(None);
-        }
-        let mut rows = LogicalPlanBuilder::from(scan_of_files(change, scan, files, log)?);
-        // The filters stand above the scan too, in the plan that is differentiated. Here they keep
-        // rows from being compared that no one will ask for; those over other columns are left.
-        let own: Vec<Expr> = scan
-            .filters
-            .iter()
-            .filter(|f| {
-                f.column_refs()
-                    .iter()
-                    .all(|c| fields.iter().any(|field| *field.name() == c.name))
-            })
-            .cloned()
-            .collect();
-        if let Some(predicate) = conjunction(own) {
-            rows = rows.filter(predicate)?;
-        }
-        let mut exprs: Vec<Expr> = rows
-            .schema()
-            .columns()
-            .into_iter()
-            .map(|c| {
-                let name = c.name.clone();
-                Expr::Column(c).alias(name)
-            })
-            .collect();
-        if comparable {
-            exprs.push(lit(sign).alias(SIGN));
-        }
-        Ok(Some(rows.project(exprs)?.build()?))
-    };
-    let own = || -> Vec<Expr> {
-        fields
-            .iter()
-            .map(|f| Expr::Column(Column::new_unqualified(f.name())))
-            .collect()
-    };
-    let (added, removed) = (side(&change.added, 1)?, side(&change.removed, -1)?);
-    let both = match (added, removed) {
-        (None, None) => return Ok(None),
-        (Some(one), None) | (None, Some(one)) => return Ok(Some(one)),
-        (Some(a), Some(b)) => LogicalPlanBuilder::from(a).union(b)?,
-    };
-    if !comparable {
-        return Ok(Some(both.build()?));
-    }
-    let mut keys = own();
-    // Both zeros are one group, yet not one value of a result.
-    for field in fields.iter() {
-        if matches!(field.data_type(), DataType::Float32 | DataType::Float64) {
-            let column = Expr::Column(Column::new_unqualified(field.name()));
-            let name = format!("__windrow_text_{}", field.name());
-            keys.push(cast(column, DataType::Utf8).alias(name));
-        }
-    }
-    let sign = Expr::Column(Column::new_unqualified(SIGN));
-    let net = Expr::Column(Column::new_unqualified(COUNT));
-    let changed = both
-        .aggregate(keys, vec![sum(sign).alias(COUNT)])?
-        .filter(net.not_eq(lit(0i64)))?;
-    // Without columns only the number of rows counts.
-    if fields.is_empty() {
-        return changed.build().map(Some);
-    }
-    changed.project(own())?.build().map(Some)
-}
-
-/// Whether rows can be told apart by grouping on a column of this type.
-fn groups_exactly(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().all(|f| {
-            !matches!(f.data_type(), DataType::Float32 | DataType::Float64)
-                && groups_exactly(f.data_type())
-        }),
-        DataType::List(field) => {
-            !matches!(field.data_type(), DataType::Float32 | DataType::Float64)
-                && groups_exactly(field.data_type())
-        }
-        DataType::Boolean
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::Float32
-        | DataType::Float64
-        | DataType::Utf8
-        | DataType::Binary
-        | DataType::Date32
-        | DataType::Timestamp(..)
-        | DataType::Decimal128(..)
-        | DataType::Null => true,
-        _ => false,
-    }
 }

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{
 };
 use windrow_executor::scan::{DeltaSource, ScanLog};
 
-use super::affected::{changed_source, same_scan, scan_of_files};
-use crate::facts::ChangedSource;
+use super::changed_rows::{changed_source, same_scan, scan_of_files};
+use crate::changed::ChangedSource;
 
 /// The rows that an analyzed and optimized plan gains, or in words what stands against it.
 pub fn gained(

@@ -18,7 +18,7 @@ use windrow_executor::scan::{DeltaSource, ScanLog};
 
 use super::appended::gained;
 use super::keys::can_be_key;
-use crate::facts::ChangedSource;
+use crate::changed::ChangedSource;
 use crate::flow::FlowPlan;
 use crate::removal::existing_rows;
 

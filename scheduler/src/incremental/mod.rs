@@ -8,6 +8,7 @@
 
 mod affected;
 mod appended;
+mod changed_rows;
 pub mod keys;
 mod merge;
 mod touched;
@@ -23,10 +24,11 @@ use windrow_delta::DataFile;
 use windrow_executor::local;
 use windrow_flows::refresh::{Decision, FallbackReason, Technique, decision_for};
 
-use crate::facts::ChangedSource;
+use crate::changed::{ChangedSource, bytes_of};
 use crate::flow::{FlowPlan, Scope};
+use crate::learned::{Cost, Learned};
 use crate::removal::RemovalPlanner;
-use crate::report::{Considered, Issue};
+use crate::report::{ChangeDataRead, Considered, Issue};
 use touched::{Part, Touched};
 
 /// An incremental plan is only refused for its cost when it would read more than this.
@@ -47,6 +49,8 @@ pub struct Rules {
     pub uncovered: Option<Expr>,
     /// The costs of all techniques are worked out, not only those that decide.
     pub all_costs: bool,
+    /// What the flow's past runs tell of the estimates.
+    pub learned: Learned,
     /// Only these techniques are taken, where they apply; empty for all. For measurements.
     pub only: Vec<Technique>,
 }
@@ -59,6 +63,8 @@ pub struct Chosen {
     /// The rows' expressions are typed already.
     pub typed: bool,
     pub considered: Vec<Considered>,
+    /// Sources whose change was read from their change data.
+    pub change_data: Vec<ChangeDataRead>,
     /// Bytes that were read to find out what changed.
     pub bytes_read: u64,
 }
@@ -69,19 +75,10 @@ struct Candidate {
     scope: Scope,
     rows: LogicalPlan,
     typed: bool,
+    /// As past runs correct it.
     cost: Cost,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Cost {
-    read: u64,
-    written: u64,
-}
-
-impl Cost {
-    fn total(self) -> u64 {
-        self.read.saturating_add(self.written)
-    }
+    /// Its place among what was considered.
+    place: usize,
 }
 
 /// Chooses for a planned flow whose sources changed; sets the plan's scope.
@@ -93,19 +90,31 @@ pub async fn choose(
     changed: Vec<ChangedSource>,
     rules: Rules,
 ) -> Result<Chosen> {
-    let changed = by_table(changed);
-    // A file that was rearranged away may be gone; the new files of others are there.
-    let rearranged = objects(changed.iter().filter(|c| c.rearranged), false);
-    let mut gone = are_gone(rearranged).await;
-    if !gone {
-        match choose_among(plan, &changed, rules).await {
+    let mut changed = by_table(changed);
+    loop {
+        let by_change_data = changed.iter().any(|c| c.change_data.is_some());
+        // A file that was rearranged away may be gone; the new files of others are there.
+        let rearranged = changed
+            .iter()
+            .filter(|c| c.rearranged && c.change_data.is_none());
+        if are_gone(objects(rearranged, false)).await {
+            break;
+        }
+        match choose_among(plan, &changed, rules.clone()).await {
             Ok(chosen) => return Ok(chosen),
-            Err(error) => {
-                gone = are_gone(objects(changed.iter(), true)).await;
-                if !gone {
-                    return Err(error);
+            // Change data may be gone before the files are, and the files tell the same.
+            Err(error) if by_change_data => {
+                tracing::debug!(%error, "change data could not be read");
+                plan.scope = Scope::default();
+                for source in &mut changed {
+                    source.change_data = None;
                 }
             }
+            Err(error) if are_gone(objects(changed.iter(), true)).await => {
+                tracing::debug!(%error, "changed files are gone");
+                break;
+            }
+            Err(error) => return Err(error),
         }
     }
     plan.scope = Scope::default();
@@ -115,6 +124,7 @@ pub async fn choose(
         rows: Some(plan.windowed()?),
         typed: false,
         considered: Vec::new(),
+        change_data: Vec::new(),
         bytes_read: 0,
     })
 }
@@ -173,6 +183,7 @@ async fn choose_among(
             rows: None,
             typed: false,
             considered,
+            change_data: change_data_of(changed),
             bytes_read: choice.bytes_read,
         });
     }
@@ -308,13 +319,14 @@ impl Choice<'_> {
     /// Whether rewritten files are few enough for their old and new rows to be compared. An update
     /// of rows all over a table rewrites all of it; comparing it then costs more than reading it.
     async fn is_worth_comparing(&mut self, plan: &mut FlowPlan) -> Result<bool> {
-        let size =
-            |files: &[DataFile]| -> u64 { files.iter().map(|f| f.size.unsigned_abs()).sum() };
         let rewritten: u64 = self
             .changed
             .iter()
             .filter(|c| !c.added.is_empty() && !c.removed.is_empty())
-            .map(|c| size(&c.added) + size(&c.removed))
+            .map(|c| match &c.change_data {
+                Some(found) => found.bytes(),
+                None => bytes_of(&c.added) + bytes_of(&c.removed),
+            })
             .sum();
         if rewritten <= COMPARED_BYTES {
             return Ok(true);
@@ -323,7 +335,19 @@ impl Choice<'_> {
         Ok(rewritten <= full.read / 2)
     }
 
-    /// The cost of the whole window.
+    /// The estimate as past runs correct it, noted for the report.
+    fn corrected(&self, technique: Technique, estimated: Cost) -> (Cost, Considered) {
+        let mut noted = entry(technique, Some(estimated.total()), Vec::new());
+        let Some((cost, runs)) = self.rules.learned.corrected(technique, estimated) else {
+            return (estimated, noted);
+        };
+        noted.cost = Some(cost.total());
+        noted.estimated_cost = Some(estimated.total());
+        noted.past_runs = Some(runs as u64);
+        (cost, noted)
+    }
+
+    /// The estimated cost of the whole window.
     async fn full(&mut self, plan: &mut FlowPlan) -> Result<Cost> {
         if let Some(known) = self.full {
             return Ok(known);
@@ -402,15 +426,17 @@ impl Choice<'_> {
         rows: LogicalPlan,
         typed: bool,
     ) -> Result<()> {
-        let cost = cost(plan, &scope, &rows, typed).await?;
-        self.considered
-            .push(entry(technique, Some(cost.total()), Vec::new()));
+        let estimated = cost(plan, &scope, &rows, typed).await?;
+        let (cost, noted) = self.corrected(technique, estimated);
+        let place = self.considered.len();
+        self.considered.push(noted);
         self.candidates.push(Candidate {
             technique,
             scope,
             rows,
             typed,
             cost,
+            place,
         });
         Ok(())
     }
@@ -427,7 +453,13 @@ impl Choice<'_> {
         if refusable || self.rules.all_costs {
             self.full(plan).await?;
         }
-        let full = self.full;
+        let (full, whole_noted) = match self.full {
+            Some(estimated) => {
+                let (cost, noted) = self.corrected(Technique::CompleteRecompute, estimated);
+                (Some(cost), noted)
+            }
+            None => (None, entry(Technique::CompleteRecompute, None, Vec::new())),
+        };
         let grown: Vec<FallbackReason> = self
             .rules
             .uncovered
@@ -455,11 +487,8 @@ impl Choice<'_> {
                 }
             }
         };
-        self.considered.push(entry(
-            Technique::CompleteRecompute,
-            full.map(Cost::total),
-            Vec::new(),
-        ));
+        let whole_place = self.considered.len();
+        self.considered.push(whole_noted);
         let decision = match &best {
             Some(best) => Decision {
                 technique: best.technique,
@@ -467,8 +496,9 @@ impl Choice<'_> {
             },
             None => decision_for(reasons),
         };
-        for considered in &mut self.considered {
-            considered.is_chosen = considered.technique == decision.technique;
+        let chosen = best.as_ref().map_or(whole_place, |best| best.place);
+        if let Some(chosen) = self.considered.get_mut(chosen) {
+            chosen.is_chosen = true;
         }
         let (rows, typed) = match best {
             Some(best) => {
@@ -482,6 +512,7 @@ impl Choice<'_> {
             rows: Some(rows),
             typed,
             considered: self.considered,
+            change_data: change_data_of(self.changed),
             bytes_read: self.bytes_read,
         })
     }
@@ -508,6 +539,8 @@ fn entry(technique: Technique, cost: Option<u64>, issues: Vec<Issue>) -> Conside
         is_applicable: issues.iter().all(|i| !i.prevent_incrementalization),
         is_chosen: false,
         cost,
+        estimated_cost: None,
+        past_runs: None,
         issues,
     }
 }
@@ -538,22 +571,26 @@ fn by_table(changed: Vec<ChangedSource>) -> Vec<ChangedSource> {
         let url = source.table.location().url().clone();
         match tables.iter_mut().find(|t| *t.table.location().url() == url) {
             None => tables.push(source),
-            Some(known) => {
-                known.rearranged |= source.rearranged;
-                for file in source.added {
-                    if !known.added.contains(&file) {
-                        known.added.push(file);
-                    }
-                }
-                for file in source.removed {
-                    if !known.removed.contains(&file) {
-                        known.removed.push(file);
-                    }
-                }
-            }
+            Some(known) => known.join(source),
         }
     }
+    for table in &mut tables {
+        table.settle();
+    }
     tables
+}
+
+/// What of the changes is read from change data.
+fn change_data_of(changed: &[ChangedSource]) -> Vec<ChangeDataRead> {
+    let read = changed.iter().filter_map(|source| {
+        let found = source.change_data.as_ref()?;
+        Some(ChangeDataRead {
+            table: source.shown.clone(),
+            files: found.changes.len() as u64,
+            bytes: bytes_of(&found.changes),
+        })
+    });
+    read.filter(|read| read.files > 0).collect()
 }
 
 /// The bytes that staging `rows` and replacing the scope's rows would read and write, from the

@@ -15,7 +15,7 @@ use windrow_executor::local;
 use super::affected::{Affected, Differ};
 use super::keys::{Keys, LISTED, can_be_key, listed};
 use super::telling_columns;
-use crate::facts::ChangedSource;
+use crate::changed::ChangedSource;
 use crate::flow::FlowPlan;
 
 /// Keys beyond this are not held; coarser parts are looked for then.

@@ -504,6 +504,7 @@ fn completed(commit: events::FoundCommit) -> FlowReport {
         technique: None,
         fallback_reasons: Vec::new(),
         considered: Vec::new(),
+        change_data: Vec::new(),
         predicate: None,
         predicate_as_written: None,
         slices: Slices::default(),

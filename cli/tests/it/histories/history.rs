@@ -198,8 +198,13 @@ impl History {
             if let Some(column) = &source.partitioned_by {
                 text.push_str(&format!(" partitioned by {column}"));
             }
-            if source.vectors {
-                text.push_str(" with delta.enableDeletionVectors=true");
+            let properties: Vec<String> = source
+                .properties()
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            if !properties.is_empty() {
+                text.push_str(&format!(" with {}", properties.join(", ")));
             }
             text.push_str(&format!("\n  {}\n", cols.join(" | ")));
             for (number, file) in source.files.iter().enumerate() {

@@ -220,6 +220,7 @@ fn incremental_equals_full() {
     eprintln!("{count} histories from seed {first} with {flows} flows each: {seen:#?}");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     if seen.flows >= FLOWS_FOR_ALL {
+        assert!(seen.by_change_data > 0, "change data were never read");
         for technique in Technique::ALL {
             let word = technique.word();
             assert!(

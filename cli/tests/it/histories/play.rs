@@ -16,7 +16,7 @@ use windrow_scheduler::update::UpdateOptions;
 use super::history::{History, Special, clock};
 use super::predicate::Predicate;
 use super::tables::Event;
-use crate::foreign::Hand;
+use crate::foreign::{Hand, update_with_changes};
 use crate::inside::{self, Rows, told};
 use crate::lake::{Column, Lake, NewTable, arrow_schema, batches, quoted, register};
 use crate::pipeline::target;
@@ -29,6 +29,8 @@ pub struct Seen {
     pub flows: usize,
     pub techniques: BTreeMap<String, usize>,
     pub reasons: BTreeMap<String, usize>,
+    /// Flows whose change was read from change data.
+    pub by_change_data: usize,
     /// Flows that Windrow refused, by code.
     pub refused: BTreeMap<String, usize>,
     pub failed: BTreeMap<String, usize>,
@@ -46,6 +48,7 @@ impl Seen {
         }
         self.updates += other.updates;
         self.flows += other.flows;
+        self.by_change_data += other.by_change_data;
         self.passed_over += other.passed_over;
         merge(&mut self.techniques, other.techniques);
         merge(&mut self.reasons, other.reasons);
@@ -145,13 +148,12 @@ impl<'a> Player<'a> {
                 nullable: true,
             })
             .collect();
-        let vectors = [("delta.enableDeletionVectors", "true")];
         let new = NewTable {
             columns,
             partitioned_by: source.partitioned_by.iter().cloned().collect(),
-            properties: vectors
-                .iter()
-                .filter(|_| source.vectors)
+            properties: source
+                .properties()
+                .into_iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))
                 .collect(),
         };
@@ -198,7 +200,12 @@ impl<'a> Player<'a> {
             Event::Delete(s, condition) => self.lake.delete(&source(s), Some(condition)).await,
             Event::Update(s, col, value, condition) => {
                 let set = [(col.clone(), value.clone())];
-                self.lake.update(&source(s), &set, Some(condition)).await
+                match self.history.sources[*s].leaves_changes() {
+                    true => {
+                        update_with_changes(&self.lake, &source(s), &set, Some(condition)).await
+                    }
+                    false => self.lake.update(&source(s), &set, Some(condition)).await,
+                }
             }
             Event::Merge(s, rows) => {
                 let batch = self.batch(*s, rows).await?;
@@ -620,6 +627,7 @@ impl<'a> Player<'a> {
                 let technique = found.technique.map_or("", |t| t.word());
                 *self.seen.techniques.entry(technique.into()).or_default() += 1;
                 self.seen.flows += 1;
+                self.seen.by_change_data += usize::from(!found.change_data.is_empty());
                 for reason in &found.fallback_reasons {
                     *self.seen.reasons.entry(reason.word().into()).or_default() += 1;
                 }

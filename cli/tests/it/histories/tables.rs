@@ -90,6 +90,8 @@ pub struct Source {
     pub partitioned_by: Option<String>,
     /// Rows go by deletion vectors, and by nothing else.
     pub vectors: bool,
+    /// Its writers leave change data.
+    pub feed: bool,
     pub files: Vec<Vec<Cells>>,
     /// The next id.
     pub next: usize,
@@ -178,6 +180,7 @@ impl Source {
             cols,
             partitioned_by,
             vectors,
+            feed: chance.of_hundred(30),
             files: Vec::new(),
             next: 0,
         };
@@ -186,6 +189,21 @@ impl Source {
             source.files.push(rows);
         }
         source
+    }
+
+    /// Whether updates are made by a writer that leaves all of their change data.
+    pub fn leaves_changes(&self) -> bool {
+        self.feed && self.partitioned_by.is_none()
+    }
+
+    /// The properties with which it is made.
+    pub fn properties(&self) -> Vec<(&'static str, &'static str)> {
+        let all = [
+            (self.vectors, "delta.enableDeletionVectors"),
+            (self.feed, "delta.enableChangeDataFeed"),
+        ];
+        let set = all.into_iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, name)| (name, "true")).collect()
     }
 
     /// Up to so many new rows; some of them twice.
@@ -379,7 +397,14 @@ impl Event {
             Self::Append(s, r) => format!("append s{s}{}", rows(*s, r)),
             Self::Overwrite(s, r) => format!("overwrite s{s}{}", rows(*s, r)),
             Self::Delete(s, c) => format!("delete s{s} where {c}"),
-            Self::Update(s, col, value, c) => format!("update s{s} where {c}\n  {col} = {value}"),
+            Self::Update(s, col, value, c) => {
+                let verb = if sources[*s].leaves_changes() {
+                    "change"
+                } else {
+                    "update"
+                };
+                format!("{verb} s{s} where {c}\n  {col} = {value}")
+            }
             Self::Merge(s, r) => format!("merge s{s} by id{}", rows(*s, r)),
             Self::Optimize(s) => format!("optimize s{s} if needed"),
             Self::ZOrder(s, by) => format!("optimize s{s} by {by}"),

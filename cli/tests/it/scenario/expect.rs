@@ -206,6 +206,11 @@ fn fact(flow: &Value, text: &str) -> Outcome {
         ["adds", n, "files"] => number(&metrics["num_files_added"], n),
         ["drops", n, "files"] => number(&metrics["num_files_removed"], n),
         ["reads", source, rest @ ..] => reads(flow, source, rest),
+        ["changes", source, "in", n, "files"] => {
+            let read = flow["change_data"].as_array().cloned().unwrap_or_default();
+            let found = read.iter().find(|r| r["table"] == *source);
+            number(found.map_or(&Value::from(0), |r| &r["files"]), n)
+        }
         ["predicate", ..] => within(&flow["predicate"], text["predicate".len()..].trim()),
         ["fails", code] => is("its code", &flow["error"]["code"], code),
         ["message", ..] => within(&flow["error"]["message"], text["message".len()..].trim()),

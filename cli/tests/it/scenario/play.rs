@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 
 use super::expect;
 use super::read::{Step, arguments, steps};
-use crate::foreign::{Alteration, Hand, alter};
+use crate::foreign::{Alteration, Hand, alter, update_with_changes};
 use crate::lake::{Column, Lake, NewTable, arrow_schema, batches, files, query, register};
 use crate::pipeline::{Pipeline, STORAGE, target};
 use crate::{Outcome, cells, python, words};
@@ -143,7 +143,7 @@ impl Player {
                 self.lake().overwrite(&place, rows).await
             }
             "delete" => self.lake().delete(&place, condition(rest)?).await,
-            "update" => {
+            "update" | "change" => {
                 let set = step
                     .lines()
                     .map(|line| {
@@ -153,7 +153,11 @@ impl Player {
                         Ok((column.trim().to_string(), value.trim().to_string()))
                     })
                     .collect::<Outcome<Vec<_>>>()?;
-                self.lake().update(&place, &set, condition(rest)?).await
+                let condition = condition(rest)?;
+                match step.verb.as_str() {
+                    "change" => update_with_changes(self.lake(), &place, &set, condition).await,
+                    _ => self.lake().update(&place, &set, condition).await,
+                }
             }
             "soft-delete" => {
                 let condition = condition(rest)?.ok_or("it needs a condition")?;
@@ -181,6 +185,17 @@ impl Player {
             "bring-back" => self.replace_folder(&place, &format!("kept/{place}")).await,
             "checkpoint" => self.lake().checkpoint(&place).await,
             "expire" => self.expire(&place).await,
+            "forget-changes" => {
+                let folder = format!("{place}/_change_data");
+                let gone = self.lake().objects(&folder).await?;
+                for path in gone.keys() {
+                    self.lake().remove(path).await?;
+                }
+                if gone.is_empty() {
+                    return Err("there were no change data".into());
+                }
+                Ok(())
+            }
             "clean" => self.lake().vacuum(&place).await,
             verb => Err(format!("`{verb}` is no step")),
         }

@@ -228,6 +228,8 @@ fn comparable(report: &Value, lake: &Lake) -> String {
                     // How rows lie in a file is left to chance.
                     "bytes_written",
                     "cost",
+                    "estimated_cost",
+                    "past_runs",
                 ] {
                     map.remove(key);
                 }
