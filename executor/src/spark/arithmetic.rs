@@ -311,6 +311,8 @@ trait Integer: Copy + PartialEq + std::fmt::Display {
     fn sum(self, other: Self) -> (Self, bool);
     fn difference(self, other: Self) -> (Self, bool);
     fn product(self, other: Self) -> (Self, bool);
+    /// The remainder, and whether it is one of a division by zero.
+    fn rest(self, other: Self) -> (Self, bool);
 }
 
 macro_rules! integer {
@@ -345,6 +347,12 @@ macro_rules! integer {
             }
             fn product(self, other: Self) -> (Self, bool) {
                 self.overflowing_mul(other)
+            }
+            fn rest(self, other: Self) -> (Self, bool) {
+                match other {
+                    0 => (self, true),
+                    _ => (self.wrapping_rem(other), false),
+                }
             }
         }
     )*};
@@ -407,6 +415,7 @@ impl Operation<'_> {
             Op::Add => pair.all_or_none(Integer::sum),
             Op::Subtract => pair.all_or_none(Integer::difference),
             Op::Multiply => pair.all_or_none(Integer::product),
+            Op::Remainder => pair.all_or_none(Integer::rest),
             _ => None,
         };
         if let Some(result) = at_once {

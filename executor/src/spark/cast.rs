@@ -19,6 +19,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_err};
 
 use super::cast_nested;
+use super::operand;
 use super::scalar::{Call, Definition, Params, Returns};
 use super::short::{self, Rescale};
 use super::short_float;
@@ -425,6 +426,23 @@ impl Cells<'_> {
     fn integer_values(&self) -> Result<ArrayRef> {
         let wide = arrow_cast(self.value, &DataType::Int64)?;
         let values = wide.as_primitive::<Int64Type>();
+        macro_rules! at_once {
+            ($type:ty) => {{
+                type Narrow = <$type as ArrowPrimitiveType>::Native;
+                let narrow = |value: i64| (value as Narrow, i64::from(value as Narrow) != value);
+                operand::all_or_none::<_, $type>(values, narrow)
+                    .map(|made| Arc::new(made) as ArrayRef)
+            }};
+        }
+        let all = match self.to {
+            DataType::Int8 => at_once!(Int8Type),
+            DataType::Int16 => at_once!(Int16Type),
+            DataType::Int32 => at_once!(Int32Type),
+            _ => None,
+        };
+        if let Some(all) = all {
+            return Ok(all);
+        }
         if let Some(whole) = self.whole_numbers(values, Some, |value| value.to_string())? {
             return Ok(whole);
         }
@@ -498,13 +516,14 @@ impl Cells<'_> {
                     true => None,
                     false => short_float::unscaled(value, (*scale).into()),
                 };
-                let limit = power_of_ten((*precision).into());
+                // A BIGINT has 19 digits at most.
+                let limit = 10_i128.pow(u32::from(*precision).min(19));
                 let array = self.map::<Decimal128Type, f64>(
                     values.iter().map(|value| value.filter(|v| v.is_finite())),
                     |value| match shortest(*value) {
                         Some(unscaled) => {
                             let unscaled = i128::from(unscaled);
-                            (i256::from_i128(unscaled.abs()) < limit?).then_some(unscaled)
+                            (unscaled.abs() < limit).then_some(unscaled)
                         }
                         None => parse_decimal(&format!("{value:e}"))?.rescaled(*precision, *scale),
                     },
@@ -745,9 +764,28 @@ pub(super) fn divide_half_even(dividend: i128, divisor: i256) -> Option<i128> {
 
 fn parse_integer(text: &str) -> Option<i64> {
     let text = time::trim(text);
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten()
+    let (negative, digits) = match text.as_bytes() {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    // Eighteen digits are below every limit.
+    if digits.len() > 18 {
+        let plain = digits.iter().all(u8::is_ascii_digit);
+        return plain.then(|| text.parse().ok()).flatten();
+    }
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    Some(if negative { -number } else { number })
 }
 
 /// A number with a point and an exponent, of as many digits as are needed to round it.

@@ -13,6 +13,7 @@ use datafusion::common::{Result, exec_err, plan_err};
 
 use super::arithmetic::unpack;
 use super::cast::{decimals, zone_of};
+use super::operand::{Operand, Pair};
 use super::pattern::Pattern;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
@@ -58,14 +59,18 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         MICROS_PER_SECOND,
         60
     )),
-    function!("date_add", [Date, Int], Date, |call| move_date(
-        call,
-        |date, days| date.checked_add(days)
-    )),
-    function!("date_sub", [Date, Int], Date, |call| move_date(
-        call,
-        |date, days| date.checked_sub(days)
-    )),
+    function!("date_add", [Date, Int], Date, |call| {
+        match days(call).all_or_none(i32::overflowing_add) {
+            Some(moved) => Ok(moved.into_ref()),
+            None => move_date(call, |date, days| date.checked_add(days)),
+        }
+    }),
+    function!("date_sub", [Date, Int], Date, |call| {
+        match days(call).all_or_none(i32::overflowing_sub) {
+            Some(moved) => Ok(moved.into_ref()),
+            None => move_date(call, |date, days| date.checked_sub(days)),
+        }
+    }),
     function!("add_months", [Date, Int], Date, |call| move_date(
         call,
         time::add_months
@@ -252,6 +257,14 @@ fn iso_week(days: i64) -> i64 {
 fn last_day(days: i64) -> Option<i64> {
     let (year, month, _) = civil(days);
     from_civil(year, month, time::days_in_month(year, month))
+}
+
+/// A date and a number of days.
+fn days(call: &Call) -> Pair<Date32Type, Int32Type> {
+    Pair {
+        left: Operand::new(&call.args[0], call.is_constant(0)),
+        right: Operand::new(&call.args[1], call.is_constant(1)),
+    }
 }
 
 fn move_date(call: &Call, moved: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {

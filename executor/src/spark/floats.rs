@@ -116,6 +116,25 @@ fn evaluate(call: &Call, zeros: bool) -> Result<ArrayRef> {
 }
 
 pub(super) fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
+    // Looking at all values is cheaper than writing them.
+    let is_normal = match array.data_type() {
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>().values().iter();
+            !values.fold(false, |odd, value| {
+                odd | value.is_nan() | (zeros & (value.to_bits() == (-0.0_f32).to_bits()))
+            })
+        }
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().values().iter();
+            !values.fold(false, |odd, value| {
+                odd | value.is_nan() | (zeros & (value.to_bits() == (-0.0_f64).to_bits()))
+            })
+        }
+        _ => false,
+    };
+    if is_normal {
+        return Arc::clone(array);
+    }
     match array.data_type() {
         // A sum with 0.0 makes one zero of both, and leaves all others what they are.
         DataType::Float32 => {

@@ -500,12 +500,21 @@ fn round(call: &Call, mode: Mode) -> Result<ArrayRef> {
                     .unwrap_or(v)
             };
             // Away from halves the modes do the same. A FLOAT has other digits than its DOUBLE.
-            let rounded: Float64Array = wide.as_primitive::<Float64Type>().unary(|v| {
-                match short_float::rounded(v, scale) {
-                    Some(rounded) if !single => rounded,
-                    _ => by_digits(v),
+            let quick = |v: f64| match short_float::rounded(v, scale) {
+                Some(rounded) => Some(rounded),
+                None => {
+                    let lower = short_float::half(v, scale)?;
+                    let up = mode == Mode::HalfUp || lower % 2 == 1;
+                    let whole = i128::from(lower + u64::from(up));
+                    let signed = if v < 0.0 { -whole } else { whole };
+                    Some(short_float::of_decimal(signed, scale)? + 0.0)
                 }
-            });
+            };
+            let wide = wide.as_primitive::<Float64Type>();
+            let rounded: Float64Array = match single {
+                true => wide.unary(by_digits),
+                false => wide.unary(|v| quick(v).unwrap_or_else(|| by_digits(v))),
+            };
             let rounded: ArrayRef = Arc::new(rounded);
             Ok(arrow_cast(&rounded, call.return_type)?)
         }

@@ -11,6 +11,22 @@ use datafusion::arrow::error::ArrowError;
 
 use super::cast::Failure;
 
+/// All values of an array at once, by an operation that says of each whether it went wrong. `None` if one
+/// did, be it a row that is null.
+pub(super) fn all_or_none<F: ArrowPrimitiveType, T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<F>,
+    apply: impl Fn(F::Native) -> (T::Native, bool),
+) -> Option<PrimitiveArray<T>> {
+    let mut wrong = false;
+    let mark = |value: &F::Native| {
+        let (value, failed) = apply(*value);
+        wrong |= failed;
+        value
+    };
+    let made: Vec<T::Native> = values.values().iter().map(mark).collect();
+    (!wrong).then(|| PrimitiveArray::new(made.into(), values.nulls().cloned()))
+}
+
 pub(super) enum Operand<T: ArrowPrimitiveType> {
     Rows(PrimitiveArray<T>),
     One(Option<T::Native>),

@@ -29,10 +29,10 @@ pub(super) fn of_decimal(unscaled: i128, scale: i32) -> Option<f64> {
 pub(super) fn unscaled(value: f64, scale: i32) -> Option<i64> {
     let power = power_of_ten(scale)?;
     let scaled = value * power;
-    let near = scaled.round();
+    let near = nearest(scaled)?;
     // A short number that is read as the double is the only such one.
-    let exact = near.abs() < LIMIT && near / power == value;
-    (exact || is_no_half(scaled)).then_some(near as i64)
+    let exact = near as f64 / power == value;
+    (exact || is_no_half(scaled)).then_some(near)
 }
 
 /// The double next to that decimal.
@@ -40,7 +40,36 @@ pub(super) fn rounded(value: f64, scale: i32) -> Option<f64> {
     let power = power_of_ten(scale)?;
     let scaled = value * power;
     // A zero has no sign as a decimal.
-    is_no_half(scaled).then(|| scaled.round() / power + 0.0)
+    match is_no_half(scaled) {
+        true => Some(nearest(scaled)? as f64 / power + 0.0),
+        false => None,
+    }
+}
+
+/// That decimal, where it is half way between two of `scale` digits: the one nearer to zero, without its
+/// sign and point.
+pub(super) fn half(value: f64, scale: i32) -> Option<u64> {
+    let power = power_of_ten(scale)?;
+    let doubled = (value * power * 2.0).abs();
+    // One digit more than `scale` makes a half, and there are not more than 15.
+    if doubled >= LIMIT / 5.0 {
+        return None;
+    }
+    let halves = (doubled + 0.5) as u64;
+    // Exact operands again: the quotient is the double next to the half.
+    let is_half = halves % 2 == 1 && halves as f64 / (power * 2.0) == value.abs();
+    is_half.then_some(halves / 2)
+}
+
+/// The nearest whole number, halves away from zero. (Rounding of the standard library is a call for each
+/// number, a conversion is not.)
+fn nearest(scaled: f64) -> Option<i64> {
+    // NaN is not below it, either.
+    let near = scaled.abs() < LIMIT;
+    let whole = if near { scaled as i64 } else { 0 };
+    let fraction = scaled - whole as f64;
+    let up = i64::from(fraction >= 0.5) - i64::from(fraction <= -0.5);
+    near.then_some(whole + up)
 }
 
 /// Whether a number is far from the middle of two whole ones, also where the last digits of the double are
@@ -49,7 +78,7 @@ fn is_no_half(scaled: f64) -> bool {
     /// Below this the product is less than a thousandth off.
     const EXACT_ENOUGH: f64 = (1_u64 << 40) as f64;
     const NEAR: f64 = 1.0 / 1024.0;
-    let fraction = (scaled - scaled.trunc()).abs();
+    let fraction = (scaled - scaled as i64 as f64).abs();
     scaled.abs() < EXACT_ENOUGH && (fraction - 0.5).abs() > NEAR
 }
 
@@ -122,6 +151,30 @@ mod tests {
             }
         }
         assert!(known > 50_000, "{known}");
+    }
+
+    #[test]
+    fn a_half_is_told_from_its_neighbours() {
+        let mut known = 0;
+        for value in doubles().into_iter().filter(|value| value.is_finite()) {
+            for scale in [0, 1, 2, 6] {
+                let Some(lower) = half(value, scale) else {
+                    continue;
+                };
+                known += 1;
+                let exact = parse_decimal(&text(value.abs())).unwrap();
+                let doubled = exact.scaled(scale + 1).unwrap().unscaled;
+                assert_eq!(
+                    doubled.to_i128(),
+                    Some(i128::from(lower) * 10 + 5),
+                    "{value:e} to {scale}"
+                );
+            }
+        }
+        assert!(known > 10_000, "{known}");
+        assert_eq!(half(1.005, 2), Some(100));
+        assert_eq!(half(1.005_f64.next_up(), 2), None);
+        assert_eq!(half(-2.5, 0), Some(2));
     }
 
     #[test]

@@ -419,9 +419,23 @@ fn trim(call: &Call, leading: bool, trailing: bool) -> Result<ArrayRef> {
             text
         }
     }
+    if call.args.len() == 1 {
+        return map(call, |text, out| {
+            let bytes = text.as_bytes();
+            let is_other = |byte: &u8| *byte != b' ';
+            let start = match leading {
+                true => bytes.iter().position(is_other).unwrap_or(bytes.len()),
+                false => 0,
+            };
+            let end = match trailing {
+                true => bytes.iter().rposition(is_other).map_or(start, |at| at + 1),
+                false => bytes.len(),
+            };
+            out.write_str(&text[start..end])
+        });
+    }
     texts(call, |args, out| match args {
         [text, set] => out.write_str(cut(text, leading, trailing, |c| set.contains(c))),
-        [text] => out.write_str(cut(text, leading, trailing, |c| c == ' ')),
         _ => Ok(()),
     })
 }

@@ -227,6 +227,13 @@ pub(super) fn format_local(local: i64) -> String {
 /// A date read by the rules of Spark's cast: a year, month and day of which the last ones may be
 /// missing, and anything after a complete date and `T` or a blank.
 pub(super) fn parse_date(text: &str) -> Option<i64> {
+    if let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes()
+        && let Some(year) = number([*y1, *y2, *y3, *y4])
+        && let Some(month) = number([*m1, *m2])
+        && let Some(day) = number([*d1, *d2])
+    {
+        return from_civil(year.into(), month, day);
+    }
     let text = trim(text);
     let (negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -246,6 +253,14 @@ pub(super) fn parse_date(text: &str) -> Option<i64> {
     let year = if negative { -year } else { year };
     let days = from_civil(year, month as u32, day as u32)?;
     i32::try_from(days).ok().map(i64::from)
+}
+
+/// The number of some digits.
+fn number<const N: usize>(digits: [u8; N]) -> Option<u32> {
+    digits.into_iter().try_fold(0, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + u32::from(digit))
+    })
 }
 
 /// What a text of a timestamp says.
