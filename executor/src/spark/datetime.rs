@@ -60,13 +60,13 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         60
     )),
     function!("date_add", [Date, Int], Date, |call| {
-        match days(call).all_or_none(i32::overflowing_add) {
+        match days(call).all_or_none::<Date32Type>(i32::overflowing_add) {
             Some(moved) => Ok(moved.into_ref()),
             None => move_date(call, |date, days| date.checked_add(days)),
         }
     }),
     function!("date_sub", [Date, Int], Date, |call| {
-        match days(call).all_or_none(i32::overflowing_sub) {
+        match days(call).all_or_none::<Date32Type>(i32::overflowing_sub) {
             Some(moved) => Ok(moved.into_ref()),
             None => move_date(call, |date, days| date.checked_sub(days)),
         }
