@@ -107,7 +107,7 @@ impl<'a> Stager<'a> {
     }
 
     fn named(mut self, update_id: &str, slice: usize) -> Self {
-        self.spec.file_prefix = format!("part-{update_id}-s{slice}");
+        self.spec.file_prefix = file_prefix(update_id, slice);
         self
     }
 
@@ -286,6 +286,14 @@ impl<'a> Stager<'a> {
     }
 }
 
+/// How the names of staged files begin: with the update and the slice, and with what no other try of that
+/// slice has. A flow that is tried again within its update would otherwise stage under the names of before,
+/// and a task of before that still runs, and removes what it staged once it fails, would remove those.
+pub(crate) fn file_prefix(update_id: &str, slice: usize) -> String {
+    let own = uuid::Uuid::new_v4().simple().to_string();
+    format!("part-{update_id}-{}-s{slice}", &own[..8])
+}
+
 /// The rules that every new row must keep.
 fn rules(plan: &FlowPlan, properties: &[(String, String)]) -> Result<Vec<RowRule>, Stopped> {
     let mut rules = Vec::new();
@@ -366,4 +374,18 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_tries_of_a_slice_stage_under_one_name() {
+        let (first, second) = (file_prefix("u", 3), file_prefix("u", 3));
+        assert_ne!(first, second);
+        for prefix in [first, second] {
+            assert!(prefix.starts_with("part-u-") && prefix.ends_with("-s3"));
+        }
+    }
 }
