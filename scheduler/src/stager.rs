@@ -44,6 +44,8 @@ pub(crate) struct Stager<'a> {
     /// Everything that was staged, used or not.
     all: Vec<String>,
     copies: u32,
+    /// A commit that names the files was sent, and no answer says that it was not made.
+    pub(crate) may_be_committed: bool,
 }
 
 impl<'a> Stager<'a> {
@@ -102,6 +104,7 @@ impl<'a> Stager<'a> {
             files: Vec::new(),
             all: Vec::new(),
             copies: 0,
+            may_be_committed: false,
         }
         .named(context.update_id, context.slice.map_or(0, |s| s.number)))
     }
@@ -269,8 +272,12 @@ impl<'a> Stager<'a> {
         self.delete(unused).await;
     }
 
+    /// Removes what was staged for nothing. Files that a commit names stay, and so do those of a commit
+    /// of which it is not known whether it was made: `vacuum` finds them where it was not.
     pub(crate) async fn discard(&self) {
-        self.delete(self.all.iter().collect()).await;
+        if !self.may_be_committed {
+            self.delete(self.all.iter().collect()).await;
+        }
     }
 
     async fn delete(&self, paths: Vec<&String>) {
