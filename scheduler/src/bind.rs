@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, SchemaError, TableReference};
 use datafusion::datasource::ViewTable;
@@ -196,6 +196,15 @@ impl Binder<'_> {
             case: HashMap::new(),
         };
         let plan = self.plan_query(&state, query, defaults, &mut work).await?;
+        // A call that its function does not take is a column without a type until the analyzer refuses it.
+        let untyped = |field: &FieldRef| field.data_type() == &DataType::Null;
+        if plan.schema().fields().iter().any(untyped) {
+            let config = state.config_options();
+            let analyzer = state.analyzer();
+            analyzer
+                .execute_and_check(plan.clone(), config, |_, _| {})
+                .map_err(|e| vec![fault_of(&e, query)])?;
+        }
         let outputs = outputs(&plan, query, &work.case);
         Ok(Bound {
             state,

@@ -244,7 +244,7 @@ pub async fn append(
             "id".into(),
         ],
         target_file_size: 128 << 20,
-        file_prefix: format!("part-{update_id}-s0"),
+        file_prefix: crate::stager::file_prefix(update_id, 0),
         attempt: 0,
     };
     let plan = local::stage_plan(input, spec, Vec::new(), 1).map_err(query)?;

@@ -365,6 +365,8 @@ async fn stage_and_commit(
                     help: Some("the scheduler that leads now runs the update again".into()),
                 }));
             }
+            // From here on the staged files may be the table's, whatever fails.
+            stager.may_be_committed = true;
             let tried = commit.attempt(&stager.location, version);
             match tried.instrument(spans::commit(version)).await? {
                 Outcome::Committed => {
@@ -388,7 +390,10 @@ async fn stage_and_commit(
                             checkpoint(&table).await;
                         } else {
                             let at = Some(version);
-                            checkpoint(&Table::open_existing(&stager.location, at).await?).await;
+                            match Table::open_existing(&stager.location, at).await {
+                                Ok(table) => checkpoint(&table).await,
+                                Err(error) => tracing::warn!(%error, version, "no checkpoint"),
+                            }
                         }
                     }
                     return Ok(Done {
@@ -400,6 +405,7 @@ async fn stage_and_commit(
                     });
                 }
                 Outcome::Conflict => {
+                    stager.may_be_committed = false;
                     match rebase::past(plan, flow_name, target.as_ref(), version).await? {
                         Some(next) => version = next,
                         None => break,

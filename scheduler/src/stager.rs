@@ -45,6 +45,8 @@ pub(crate) struct Stager<'a> {
     all: Vec<String>,
     copies: u32,
     read: Mutex<Option<u64>>,
+    /// A commit that names the files was sent, and no answer says that it was not made.
+    pub(crate) may_be_committed: bool,
 }
 
 impl<'a> Stager<'a> {
@@ -104,12 +106,13 @@ impl<'a> Stager<'a> {
             all: Vec::new(),
             copies: 0,
             read: Mutex::new(Some(0)),
+            may_be_committed: false,
         }
         .named(context.update_id, context.slice.map_or(0, |s| s.number)))
     }
 
     fn named(mut self, update_id: &str, slice: usize) -> Self {
-        self.spec.file_prefix = format!("part-{update_id}-s{slice}");
+        self.spec.file_prefix = file_prefix(update_id, slice);
         self
     }
 
@@ -282,8 +285,12 @@ impl<'a> Stager<'a> {
         self.delete(unused).await;
     }
 
+    /// Removes what was staged for nothing. Files that a commit names stay, and so do those of a commit
+    /// of which it is not known whether it was made: `vacuum` finds them where it was not.
     pub(crate) async fn discard(&self) {
-        self.delete(self.all.iter().collect()).await;
+        if !self.may_be_committed {
+            self.delete(self.all.iter().collect()).await;
+        }
     }
 
     async fn delete(&self, paths: Vec<&String>) {
@@ -297,6 +304,14 @@ impl<'a> Stager<'a> {
             }
         }
     }
+}
+
+/// How the names of staged files begin: with the update and the slice, and with what no other try of that
+/// slice has. A flow that is tried again within its update would otherwise stage under the names of before,
+/// and a task of before that still runs, and removes what it staged once it fails, would remove those.
+pub(crate) fn file_prefix(update_id: &str, slice: usize) -> String {
+    let own = uuid::Uuid::new_v4().simple().to_string();
+    format!("part-{update_id}-{}-s{slice}", &own[..8])
 }
 
 /// The rules that every new row must keep.
@@ -379,4 +394,18 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_tries_of_a_slice_stage_under_one_name() {
+        let (first, second) = (file_prefix("u", 3), file_prefix("u", 3));
+        assert_ne!(first, second);
+        for prefix in [first, second] {
+            assert!(prefix.starts_with("part-u-") && prefix.ends_with("-s3"));
+        }
+    }
 }

@@ -80,7 +80,7 @@ pub(super) fn normalized_columns(
     keys: &[&Expr],
 ) -> Result<Arc<LogicalPlan>> {
     let schema = Arc::clone(input.schema());
-    let named = |column: &Expr| keys.iter().any(|key| *key == column);
+    let named = |column: &Expr| keys.contains(&column);
     let mut columns = schema.iter();
     let any = columns.any(|(qualifier, field)| {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));

@@ -66,26 +66,32 @@ impl Scheduler {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect();
-        let mut child = program::start(folder, arguments, &variables)?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let first = tokio::time::timeout(LIMIT, lines.next_line())
-            .await
-            .map_err(|_| "the scheduler does not say where it listens")?
-            .map_err(words)?;
-        let address = first
-            .as_deref()
-            .and_then(|line| line.strip_prefix("listening on "))
-            .map(str::to_string);
-        match address {
-            Some(address) => Ok(Self { child, address }),
-            None => {
-                let mut said = String::new();
-                if let Some(stderr) = &mut child.stderr {
-                    let _ = stderr.read_to_string(&mut said).await;
-                }
-                Err(format!("the scheduler does not listen: {said}"))
+        let begun = std::time::Instant::now();
+        loop {
+            let mut child = program::start(folder, arguments, &variables)?;
+            let stdout = child.stdout.take().ok_or("no stdout")?;
+            let mut lines = BufReader::new(stdout).lines();
+            let first = tokio::time::timeout(LIMIT, lines.next_line())
+                .await
+                .map_err(|_| "the scheduler does not say where it listens")?
+                .map_err(words)?;
+            let address = first
+                .as_deref()
+                .and_then(|line| line.strip_prefix("listening on "))
+                .map(str::to_string);
+            if let Some(address) = address {
+                return Ok(Self { child, address });
             }
+            let mut said = String::new();
+            if let Some(stderr) = &mut child.stderr {
+                let _ = stderr.read_to_string(&mut said).await;
+            }
+            // While nobody listened there, any connection of this machine may have been given the port.
+            let in_use = said.contains("already in use");
+            if !in_use || begun.elapsed() > LIMIT {
+                return Err(format!("the scheduler does not listen: {said}"));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
