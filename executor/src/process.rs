@@ -40,7 +40,7 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -219,7 +219,7 @@ pub async fn run(
         scheduler.clone(),
         executor.clone(),
         codec,
-        None,
+        Some(tasks.wake.clone()),
         Some(free.clone()),
         health,
     ));
@@ -231,6 +231,7 @@ pub async fn run(
         executor.clone(),
         tasks.clone(),
     ));
+    let waking = tokio::spawn(wake(tasks.clone()));
     let tidying = tokio::spawn(tidy(work.folder.clone(), tasks.clone(), scheduler.clone()));
     let ended = tokio::select! {
         () = stop => None,
@@ -248,6 +249,7 @@ pub async fn run(
     }
     polling.abort();
     attending.abort();
+    waking.abort();
     tidying.abort();
     // So that jobs which were here are begun anew at once.
     let said = say_goodbye(scheduler, &executor.metadata.id);
@@ -334,8 +336,13 @@ async fn attend(
         if let Ok(answer) = scheduler.attend(here).await {
             let mut orders = answer.into_inner();
             while let Ok(Some(order)) = orders.message().await {
-                let Some(order::Order::CancelJob(cancel)) = order.order else {
-                    continue;
+                let cancel = match order.order {
+                    Some(order::Order::CancelJob(cancel)) => cancel,
+                    Some(order::Order::AskForWork(_)) => {
+                        tasks.wake.notify_one();
+                        continue;
+                    }
+                    None => continue,
                 };
                 let job: JobId = cancel.job_id.into();
                 for (stage, task) in tasks.of(&job) {
@@ -346,6 +353,14 @@ async fn attend(
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Has tasks asked for now and then, also when no order to do so arrives.
+async fn wake(tasks: Arc<Tasks>) {
+    loop {
+        tokio::time::sleep(WAKE_EVERY).await;
+        tasks.wake.notify_one();
     }
 }
 
@@ -495,6 +510,9 @@ const SPILL: &str = "spill";
 /// How often what is left of jobs is looked for.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
 
+/// How often tasks are asked for when nothing is heard of any.
+const WAKE_EVERY: Duration = Duration::from_millis(100);
+
 impl WorkDir {
     fn take(below: &Path) -> Result<Self, ExecutorError> {
         let folder = below.join(format!("{FOLDER}{}", uuid::Uuid::now_v7()));
@@ -549,6 +567,8 @@ pub(crate) struct Tasks {
     jobs: Mutex<BTreeSet<JobId>>,
     /// Job, stage and task.
     now: Mutex<BTreeSet<(JobId, usize, usize)>>,
+    /// The scheduler is to be asked for tasks and told of those that are over.
+    wake: Arc<Notify>,
 }
 
 /// Jobs that are remembered, to wait for them before this process ends.
@@ -694,6 +714,13 @@ impl TellingStage {
             outcome = tracing::field::Empty,
             otel.parent = self.told.traceparent,
         )
+    }
+}
+
+/// What the runtime keeps until it has noted down how the task went.
+impl Drop for TellingStage {
+    fn drop(&mut self) {
+        self.tasks.wake.notify_one();
     }
 }
 

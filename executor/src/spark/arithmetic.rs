@@ -16,7 +16,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 
 use super::cast::{Exact, Failure, divide_half_up, format_decimal, power_of_ten};
-use super::operand::{Operand, Pair};
+use super::operand::{Mark, Operand, Pair, all_or_none};
 use super::scalar::{Call, Definition, Params, Returns};
 use super::short::{self, Align, Rescale};
 use super::{interval, types};
@@ -67,7 +67,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Op {
+pub(super) enum Op {
     Add,
     Subtract,
     Multiply,
@@ -304,14 +304,19 @@ fn evaluate(op: Op, failure: Failure, call: &Call) -> Result<ArrayRef> {
 }
 
 /// Integers that the operators work on.
-trait Integer: Copy + PartialEq + std::fmt::Display {
+pub(super) trait Integer: Mark + PartialEq + std::fmt::Display {
     const ZERO: Self;
     fn apply(self, op: Op, other: Self) -> Option<Self>;
-    /// The wrapped result, and whether it was wrapped.
-    fn sum(self, other: Self) -> (Self, bool);
-    fn difference(self, other: Self) -> (Self, bool);
+    /// The wrapped result, with a mark if it was wrapped.
+    fn sum(self, other: Self) -> (Self, Self);
+    fn difference(self, other: Self) -> (Self, Self);
     fn product(self, other: Self) -> (Self, bool);
-    /// The remainder, and whether it is one of a division by zero.
+    /// The product with a factor for which [`Self::bounds`] are known.
+    fn multiple(self, factor: Self, bounds: (Self, Self)) -> (Self, Self);
+    /// The least and the greatest number whose product with this one fits, if they are less than a
+    /// whole range apart.
+    fn bounds(self) -> Option<(Self, Self)>;
+    /// The remainder, with a mark if it is one of a division by zero.
     fn rest(self, other: Self) -> (Self, bool);
 }
 
@@ -337,13 +342,26 @@ macro_rules! integer {
                 }
             }
             // By the signs, which the compiler can do for many rows at once.
-            fn sum(self, other: Self) -> (Self, bool) {
+            fn sum(self, other: Self) -> (Self, Self) {
                 let sum = self.wrapping_add(other);
-                (sum, (self ^ sum) & (other ^ sum) < 0)
+                (sum, (self ^ sum) & (other ^ sum))
             }
-            fn difference(self, other: Self) -> (Self, bool) {
+            fn difference(self, other: Self) -> (Self, Self) {
                 let difference = self.wrapping_sub(other);
-                (difference, (self ^ other) & (self ^ difference) < 0)
+                (difference, (self ^ other) & (self ^ difference))
+            }
+            fn multiple(self, factor: Self, (least, greatest): (Self, Self)) -> (Self, Self) {
+                // Either difference is negative outside of the bounds, which are not far enough
+                // from zero for it to wrap there.
+                let mark = self.wrapping_sub(least) | greatest.wrapping_sub(self);
+                (self.wrapping_mul(factor), mark)
+            }
+            fn bounds(self) -> Option<(Self, Self)> {
+                match self {
+                    -1..=1 => None,
+                    ..=-2 => Some((Self::MAX / self, Self::MIN / self)),
+                    _ => Some((Self::MIN / self, Self::MAX / self)),
+                }
             }
             fn product(self, other: Self) -> (Self, bool) {
                 self.overflowing_mul(other)
@@ -362,13 +380,21 @@ integer!(i8, i16, i32, i64);
 
 trait Float: Copy + PartialEq + std::fmt::Display {
     const ZERO: Self;
+    /// As wide as the number.
+    type Mark: Mark;
     fn apply(self, op: Op, other: Self) -> Self;
+    /// Marks a zero.
+    fn zero_mark(self) -> Self::Mark;
 }
 
 macro_rules! float {
-    ($($native:ty),*) => {$(
+    ($($native:ty, $mark:ty);*) => {$(
         impl Float for $native {
             const ZERO: Self = 0.0;
+            type Mark = $mark;
+            fn zero_mark(self) -> Self::Mark {
+                -<$mark>::from(self == 0.0)
+            }
             fn apply(self, op: Op, other: Self) -> Self {
                 match op {
                     Op::Add => self + other,
@@ -386,7 +412,7 @@ macro_rules! float {
     )*};
 }
 
-float!(f32, f64);
+float!(f32, i32; f64, i64);
 
 struct Operation<'a> {
     op: Op,
@@ -414,7 +440,10 @@ impl Operation<'_> {
         let at_once: Option<PrimitiveArray<T>> = match self.op {
             Op::Add => pair.all_or_none(Integer::sum),
             Op::Subtract => pair.all_or_none(Integer::difference),
-            Op::Multiply => pair.all_or_none(Integer::product),
+            Op::Multiply => match pair.factor().and_then(Integer::bounds).zip(pair.factor()) {
+                Some((bounds, factor)) => pair.multiples(factor, bounds),
+                None => pair.all_or_none(Integer::product),
+            },
             Op::Remainder => pair.all_or_none(Integer::rest),
             _ => None,
         };
@@ -439,7 +468,7 @@ impl Operation<'_> {
             Op::Add => Some(pair.all(|l, r| l.apply(Op::Add, r))?),
             Op::Subtract => Some(pair.all(|l, r| l.apply(Op::Subtract, r))?),
             Op::Multiply => Some(pair.all(|l, r| l.apply(Op::Multiply, r))?),
-            Op::Divide => pair.all_or_none(|l, r| (l.apply(Op::Divide, r), r == T::Native::ZERO)),
+            Op::Divide => pair.all_or_none(|l, r| (l.apply(Op::Divide, r), r.zero_mark())),
             _ => None,
         };
         if let Some(result) = at_once {
@@ -557,6 +586,33 @@ impl Operation<'_> {
         };
         let result: PrimitiveArray<Decimal128Type> = result.map_err(unpack)?;
         Ok(Arc::new(result.with_precision_and_scale(precision, scale)?))
+    }
+}
+
+impl<T: ArrowPrimitiveType> Pair<T, T>
+where
+    T::Native: Integer,
+{
+    /// The operand that is one number for all rows.
+    fn factor(&self) -> Option<T::Native> {
+        match (&self.left, &self.right) {
+            (Operand::One(factor), _) | (_, Operand::One(factor)) => *factor,
+            _ => None,
+        }
+    }
+
+    /// The products with [`Self::factor`].
+    fn multiples(
+        &self,
+        factor: T::Native,
+        bounds: (T::Native, T::Native),
+    ) -> Option<PrimitiveArray<T>> {
+        match (&self.left, &self.right) {
+            (Operand::Rows(rows), Operand::One(_)) | (Operand::One(_), Operand::Rows(rows)) => {
+                all_or_none(rows, |row| row.multiple(factor, bounds))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -766,4 +822,28 @@ fn evaluate_sign(call: &Call, negates: bool) -> Result<ArrayRef> {
         }
         other => return plan_err!("{other} is no number"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_on_whole_arrays_mark_what_does_not_fit() {
+        let all = i8::MIN..=i8::MAX;
+        for left in all.clone() {
+            let bounds = left.bounds();
+            for right in all.clone() {
+                let checked = |(value, wrong): (i8, bool)| (!wrong).then_some(value);
+                let by_sign = |(value, mark): (i8, i8)| checked((value, mark < 0));
+                assert_eq!(by_sign(left.sum(right)), left.checked_add(right));
+                assert_eq!(by_sign(left.difference(right)), left.checked_sub(right));
+                assert_eq!(checked(left.product(right)), left.checked_mul(right));
+                if let Some(bounds) = bounds {
+                    let product = by_sign(right.multiple(left, bounds));
+                    assert_eq!(product, left.checked_mul(right), "{left} * {right}");
+                }
+            }
+        }
+    }
 }

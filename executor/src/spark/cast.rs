@@ -390,8 +390,15 @@ impl Cells<'_> {
     fn text_to_integers(&self, text: &StringArray) -> Result<ArrayRef> {
         macro_rules! to {
             ($type:ty) => {{
-                let convert = |value: &&str| parse_integer(value)?.try_into().ok();
-                Arc::new(self.map::<$type, _>(text.iter(), convert, |value| value.to_string())?)
+                let convert = |value: &str| parse_integer(value)?.try_into().ok();
+                match texts_at_once::<$type>(text, convert) {
+                    Some(all) => Arc::new(all),
+                    None => Arc::new(self.map::<$type, _>(
+                        text.iter(),
+                        |value: &&str| convert(value),
+                        |value| value.to_string(),
+                    )?),
+                }
             }};
         }
         Ok(match self.to {
@@ -429,8 +436,11 @@ impl Cells<'_> {
         macro_rules! at_once {
             ($type:ty) => {{
                 type Narrow = <$type as ArrowPrimitiveType>::Native;
-                let narrow = |value: i64| (value as Narrow, i64::from(value as Narrow) != value);
-                operand::all_or_none::<_, $type>(values, narrow)
+                let (least, greatest) = (i64::from(Narrow::MIN), i64::from(Narrow::MAX));
+                // Outside of the type one of the differences is negative.
+                let mark = |value: i64| value.wrapping_sub(least) | greatest.wrapping_sub(value);
+                let narrow = |value: i64| (value as Narrow, mark(value));
+                operand::all_or_none::<_, $type, _>(values, narrow)
                     .map(|made| Arc::new(made) as ArrayRef)
             }};
         }
@@ -510,29 +520,52 @@ impl Cells<'_> {
                 },
                 show,
             )?),
-            // What is no number has no decimal; that is no error.
             DataType::Decimal128(precision, scale) => {
-                let shortest = |value: f64| match single {
-                    true => None,
-                    false => short_float::unscaled(value, (*scale).into()),
+                let array = match self.short_decimals(values, single, (*precision, *scale)) {
+                    Some(array) => array,
+                    // What is no number has no decimal; that is no error.
+                    None => self.map::<Decimal128Type, f64>(
+                        values.iter().map(|value| value.filter(|v| v.is_finite())),
+                        |value| parse_decimal(&format!("{value:e}"))?.rescaled(*precision, *scale),
+                        |value| show(*value),
+                    )?,
                 };
-                // A BIGINT has 19 digits at most.
-                let limit = 10_i128.pow(u32::from(*precision).min(19));
-                let array = self.map::<Decimal128Type, f64>(
-                    values.iter().map(|value| value.filter(|v| v.is_finite())),
-                    |value| match shortest(*value) {
-                        Some(unscaled) => {
-                            let unscaled = i128::from(unscaled);
-                            (unscaled.abs() < limit).then_some(unscaled)
-                        }
-                        None => parse_decimal(&format!("{value:e}"))?.rescaled(*precision, *scale),
-                    },
-                    |value| show(*value),
-                )?;
                 Arc::new(array.with_precision_and_scale(*precision, *scale)?)
             }
             _ => return self.unsupported(),
         })
+    }
+
+    /// Doubles as decimals; `None` if there is one that is none.
+    fn short_decimals(
+        &self,
+        values: &PrimitiveArray<Float64Type>,
+        single: bool,
+        (precision, scale): (u8, i8),
+    ) -> Option<PrimitiveArray<Decimal128Type>> {
+        if single {
+            return None;
+        }
+        let short = short_float::Scale::new(scale.into())?;
+        // A BIGINT has 19 digits at most.
+        let limit = 10_i128.pow(u32::from(precision).min(19));
+        let by_digits = |value: f64| {
+            let finite = value.is_finite().then_some(value)?;
+            parse_decimal(&format!("{finite:e}"))?.rescaled(precision, scale)
+        };
+        let mut made = Vec::with_capacity(values.len());
+        for (row, value) in values.values().iter().enumerate() {
+            let found = match short.unscaled(*value) {
+                Some(unscaled) => Some(i128::from(unscaled)).filter(|found| found.abs() < limit),
+                None => by_digits(*value),
+            };
+            made.push(match found {
+                Some(found) => found,
+                None if values.is_null(row) => 0,
+                None => return None,
+            });
+        }
+        Some(PrimitiveArray::new(made.into(), values.nulls().cloned()))
     }
 
     fn decimal_values(&self, scale: i8) -> Result<ArrayRef> {
@@ -762,7 +795,26 @@ pub(super) fn divide_half_even(dividend: i128, divisor: i256) -> Option<i128> {
     Some(quotient + i128::from(up))
 }
 
+/// The values of all texts; `None` if one has none.
+fn texts_at_once<T: ArrowPrimitiveType>(
+    texts: &StringArray,
+    parse: impl Fn(&str) -> Option<T::Native>,
+) -> Option<PrimitiveArray<T>> {
+    let mut made = Vec::with_capacity(texts.len());
+    for row in 0..texts.len() {
+        made.push(match parse(texts.value(row)) {
+            Some(value) => value,
+            None if texts.is_null(row) => T::Native::default(),
+            None => return None,
+        });
+    }
+    Some(PrimitiveArray::new(made.into(), texts.nulls().cloned()))
+}
+
 fn parse_integer(text: &str) -> Option<i64> {
+    if let Some(number) = digits(text.as_bytes()) {
+        return Some(number);
+    }
     let text = time::trim(text);
     let (negative, digits) = match text.as_bytes() {
         [b'-', digits @ ..] => (true, digits),
@@ -777,15 +829,19 @@ fn parse_integer(text: &str) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    let mut number = 0;
-    for digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = number * 10 + i64::from(digit);
-    }
+    let number = self::digits(digits)?;
     Some(if negative { -number } else { number })
+}
+
+/// The number of up to eighteen digits.
+fn digits(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || text.len() > 18 {
+        return None;
+    }
+    text.iter().try_fold(0, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + i64::from(digit))
+    })
 }
 
 /// A number with a point and an exponent, of as many digits as are needed to round it.

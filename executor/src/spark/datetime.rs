@@ -6,18 +6,39 @@ use datafusion::arrow::array::{
     Array, ArrayRef, Date32Array, Float64Array, Int32Array, Int64Array, StringArray,
     TimestampMicrosecondArray,
 };
-use datafusion::arrow::compute::{binary, try_binary};
+use datafusion::arrow::compute::binary;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int32Type, Int64Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::arithmetic::unpack;
-use super::cast::{decimals, zone_of};
+use super::arithmetic::{Integer, unpack};
+use super::cast::{Failure, decimals, zone_of};
 use super::operand::{Operand, Pair};
 use super::pattern::Pattern;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::time::{self, MICROS_PER_DAY, MICROS_PER_SECOND, Zone, civil, from_civil};
 use super::{interval, types};
+
+/// A date so many days later or earlier: all rows at once, and one by one if a row has no such date.
+macro_rules! moved_date {
+    ($name:literal, $at_once:expr, $checked:expr) => {
+        Definition {
+            name: $name,
+            params: Params::Operands(|given| {
+                let all = &[Param::Date, Param::Int];
+                Params::Fixed { least: 2, all }.coerce($name, given)
+            }),
+            returns: Returns::Of(Param::Date),
+            evaluate: |call| {
+                let pair = days(call);
+                match pair.all_or_none::<Date32Type, _>($at_once) {
+                    Some(moved) => Ok(moved.into_ref()),
+                    None => moved(&pair, $checked),
+                }
+            },
+        }
+    };
+}
 
 pub(super) static FUNCTIONS: &[Definition] = &[
     function!("year", [Date], Int, |call| of_date(call, |days| civil(
@@ -59,18 +80,8 @@ pub(super) static FUNCTIONS: &[Definition] = &[
         MICROS_PER_SECOND,
         60
     )),
-    function!("date_add", [Date, Int], Date, |call| {
-        match days(call).all_or_none::<Date32Type>(i32::overflowing_add) {
-            Some(moved) => Ok(moved.into_ref()),
-            None => move_date(call, |date, days| date.checked_add(days)),
-        }
-    }),
-    function!("date_sub", [Date, Int], Date, |call| {
-        match days(call).all_or_none::<Date32Type>(i32::overflowing_sub) {
-            Some(moved) => Ok(moved.into_ref()),
-            None => move_date(call, |date, days| date.checked_sub(days)),
-        }
-    }),
+    moved_date!("date_add", Integer::sum, i64::checked_add),
+    moved_date!("date_sub", Integer::difference, i64::checked_sub),
     function!("add_months", [Date, Int], Date, |call| move_date(
         call,
         time::add_months
@@ -267,21 +278,25 @@ fn days(call: &Call) -> Pair<Date32Type, Int32Type> {
     }
 }
 
-fn move_date(call: &Call, moved: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
-    let dates = call.typed::<Date32Array>(0)?;
-    let steps = call.typed::<Int32Array>(1)?;
-    let result: Date32Array = try_binary(dates, steps, |date: i32, step: i32| {
-        moved(date.into(), step.into())
+fn move_date(call: &Call, step: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
+    moved(&days(call), step)
+}
+
+fn moved(
+    pair: &Pair<Date32Type, Int32Type>,
+    step: impl Fn(i64, i64) -> Option<i64>,
+) -> Result<ArrayRef> {
+    let result = pair.each::<Date32Type>(Failure::Error, |date, steps| {
+        step(date.into(), steps.into())
             .and_then(|date| i32::try_from(date).ok())
             .ok_or_else(|| {
                 ArrowError::ComputeError(format!(
-                    "ARITHMETIC_OVERFLOW: overflow: a date {step} on from {} has no number",
+                    "ARITHMETIC_OVERFLOW: overflow: a date {steps} on from {} has no number",
                     time::format_date(date.into())
                 ))
             })
-    })
-    .map_err(unpack)?;
-    Ok(result.into_ref())
+    });
+    Ok(result.map_err(unpack)?.into_ref())
 }
 
 fn datediff(call: &Call) -> Result<ArrayRef> {

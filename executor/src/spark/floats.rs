@@ -115,21 +115,28 @@ fn evaluate(call: &Call, zeros: bool) -> Result<ArrayRef> {
     Ok(normalize(&call.args[0], zeros))
 }
 
+/// Whether no value is a NaN or, with `zeros`, a negative zero. By signs of whole numbers, which takes no
+/// comparison in the loop.
+macro_rules! is_normal {
+    ($float:ty, $bits:ty, $array:expr, $zeros:expr) => {{
+        let infinite = <$float>::INFINITY.to_bits() as $bits;
+        let zeros: $bits = if $zeros { -1 } else { 0 };
+        let marks = $array.values().iter().fold(0, |marks, value| {
+            let bits = value.to_bits() as $bits;
+            let magnitude = bits & <$bits>::MAX;
+            let nan = infinite - magnitude;
+            let negative_zero = (magnitude - 1) & bits & zeros;
+            marks | nan | negative_zero
+        });
+        marks >= 0
+    }};
+}
+
 pub(super) fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
     // Looking at all values is cheaper than writing them.
     let is_normal = match array.data_type() {
-        DataType::Float32 => {
-            let values = array.as_primitive::<Float32Type>().values().iter();
-            !values.fold(false, |odd, value| {
-                odd | value.is_nan() | (zeros & (value.to_bits() == (-0.0_f32).to_bits()))
-            })
-        }
-        DataType::Float64 => {
-            let values = array.as_primitive::<Float64Type>().values().iter();
-            !values.fold(false, |odd, value| {
-                odd | value.is_nan() | (zeros & (value.to_bits() == (-0.0_f64).to_bits()))
-            })
-        }
+        DataType::Float32 => is_normal!(f32, i32, array.as_primitive::<Float32Type>(), zeros),
+        DataType::Float64 => is_normal!(f64, i64, array.as_primitive::<Float64Type>(), zeros),
         _ => false,
     };
     if is_normal {
@@ -177,5 +184,26 @@ pub(super) fn normalize(array: &ArrayRef, zeros: bool) -> ArrayRef {
             Arc::new(StructArray::new(fields, columns, nulls))
         }
         _ => Arc::clone(array),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_normal_is_written_anew() {
+        let normal = [0.0, 1.0, -1.0, f64::MIN, f64::MAX, 5e-324, -5e-324];
+        let infinite = [f64::INFINITY, f64::NEG_INFINITY];
+        let is_normal = |values: &[f64], zeros| {
+            let array = PrimitiveArray::<Float64Type>::from_iter_values(values.iter().copied());
+            is_normal!(f64, i64, array, zeros)
+        };
+        for zeros in [true, false] {
+            assert!(is_normal(&[normal.as_slice(), &infinite].concat(), zeros));
+            assert!(!is_normal(&[1.0, f64::NAN], zeros));
+            assert!(!is_normal(&[-f64::NAN, 1.0], zeros));
+            assert_eq!(is_normal(&[1.0, -0.0, 2.0], zeros), !zeros);
+        }
     }
 }

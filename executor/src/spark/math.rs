@@ -18,7 +18,7 @@ use super::arithmetic::one_number;
 use super::cast::{self, Exact, Failure, Target, divide_half_up, power_of_ten};
 use super::scalar::{Call, Definition, Param, Params, Returns};
 use super::short::{self, Rescale};
-use super::short_float;
+use super::short_float::{self, Scale};
 use super::time::Zone;
 use super::types;
 
@@ -500,20 +500,27 @@ fn round(call: &Call, mode: Mode) -> Result<ArrayRef> {
                     .unwrap_or(v)
             };
             // Away from halves the modes do the same. A FLOAT has other digits than its DOUBLE.
-            let quick = |v: f64| match short_float::rounded(v, scale) {
-                Some(rounded) => Some(rounded),
-                None => {
-                    let lower = short_float::half(v, scale)?;
-                    let up = mode == Mode::HalfUp || lower % 2 == 1;
-                    let whole = i128::from(lower + u64::from(up));
-                    let signed = if v < 0.0 { -whole } else { whole };
-                    Some(short_float::of_decimal(signed, scale)? + 0.0)
-                }
+            let half = |short: Scale, v: f64| {
+                let lower = short.half(v)?;
+                let up = mode == Mode::HalfUp || lower % 2 == 1;
+                let whole = i128::from(lower + u64::from(up));
+                let signed = if v < 0.0 { -whole } else { whole };
+                Some(short_float::of_decimal(signed, scale)? + 0.0)
             };
             let wide = wide.as_primitive::<Float64Type>();
-            let rounded: Float64Array = match single {
-                true => wide.unary(by_digits),
-                false => wide.unary(|v| quick(v).unwrap_or_else(|| by_digits(v))),
+            let rounded = match Scale::new(scale).filter(|_| !single) {
+                None => wide.unary(by_digits),
+                Some(short) => {
+                    let values = wide.values();
+                    let quick = |v: &f64| short.rounded(*v).unwrap_or(f64::NAN);
+                    let mut made: Vec<f64> = values.iter().map(quick).collect();
+                    for (made, v) in made.iter_mut().zip(values) {
+                        if made.is_nan() {
+                            *made = half(short, *v).unwrap_or_else(|| by_digits(*v));
+                        }
+                    }
+                    Float64Array::new(made.into(), wide.nulls().cloned())
+                }
             };
             let rounded: ArrayRef = Arc::new(rounded);
             Ok(arrow_cast(&rounded, call.return_type)?)

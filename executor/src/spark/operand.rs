@@ -4,6 +4,8 @@
 //! A loop that only sets a mark where a row fails runs over whole arrays at once. Which row it was, and
 //! whether it counts (it may be null), is found out by the loop that asks row by row.
 
+use std::ops::BitOr;
+
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{binary, try_binary, try_unary};
@@ -11,20 +13,44 @@ use datafusion::arrow::error::ArrowError;
 
 use super::cast::Failure;
 
-/// All values of an array at once, by an operation that says of each whether it went wrong. `None` if one
-/// did, be it a row that is null.
-pub(super) fn all_or_none<F: ArrowPrimitiveType, T: ArrowPrimitiveType>(
+/// What an operation says of a row: whether it went wrong. Marks of many rows are put together bit by bit.
+pub(super) trait Mark: Copy + Default + BitOr<Output = Self> {
+    fn is_wrong(self) -> bool;
+}
+
+impl Mark for bool {
+    fn is_wrong(self) -> bool {
+        self
+    }
+}
+
+/// A number is a mark by its sign. One as wide as the values takes no narrowing in the loop.
+macro_rules! mark {
+    ($($native:ty),*) => {$(
+        impl Mark for $native {
+            fn is_wrong(self) -> bool {
+                self < 0
+            }
+        }
+    )*};
+}
+
+mark!(i8, i16, i32, i64);
+
+/// All values of an array at once, by an operation that marks those that went wrong. `None` if one did, be
+/// it a row that is null.
+pub(super) fn all_or_none<F: ArrowPrimitiveType, T: ArrowPrimitiveType, M: Mark>(
     values: &PrimitiveArray<F>,
-    apply: impl Fn(F::Native) -> (T::Native, bool),
+    apply: impl Fn(F::Native) -> (T::Native, M),
 ) -> Option<PrimitiveArray<T>> {
-    let mut wrong = false;
+    let mut marks = M::default();
     let mark = |value: &F::Native| {
-        let (value, failed) = apply(*value);
-        wrong |= failed;
+        let (value, mark) = apply(*value);
+        marks = marks | mark;
         value
     };
     let made: Vec<T::Native> = values.values().iter().map(mark).collect();
-    (!wrong).then(|| PrimitiveArray::new(made.into(), values.nulls().cloned()))
+    (!marks.is_wrong()).then(|| PrimitiveArray::new(made.into(), values.nulls().cloned()))
 }
 
 pub(super) enum Operand<T: ArrowPrimitiveType> {
@@ -94,15 +120,15 @@ impl<L: ArrowPrimitiveType, R: ArrowPrimitiveType> Pair<L, R> {
         }
     }
 
-    /// All rows at once, by an operation that says of each whether it went wrong. `None` if one did,
-    /// be it a row that is null.
-    pub(super) fn all_or_none<O: ArrowPrimitiveType>(
+    /// All rows at once, by an operation that marks those that went wrong. `None` if one did, be it a
+    /// row that is null.
+    pub(super) fn all_or_none<O: ArrowPrimitiveType, M: Mark>(
         &self,
-        apply: impl Fn(L::Native, R::Native) -> (O::Native, bool),
+        apply: impl Fn(L::Native, R::Native) -> (O::Native, M),
     ) -> Option<PrimitiveArray<O>> {
-        let mut wrong = false;
-        let mut mark = |(value, failed): (O::Native, bool)| {
-            wrong |= failed;
+        let mut marks = M::default();
+        let mut mark = |(value, mark): (O::Native, M)| {
+            marks = marks | mark;
             value
         };
         let (values, nulls): (Vec<O::Native>, Option<NullBuffer>) = match (&self.left, &self.right)
@@ -133,7 +159,7 @@ impl<L: ArrowPrimitiveType, R: ArrowPrimitiveType> Pair<L, R> {
             ),
             _ => return None,
         };
-        (!wrong).then(|| PrimitiveArray::new(values.into(), nulls))
+        (!marks.is_wrong()).then(|| PrimitiveArray::new(values.into(), nulls))
     }
 
     fn nulls<O: ArrowPrimitiveType>(&self) -> PrimitiveArray<O> {

@@ -43,10 +43,14 @@ pub(super) fn divide_half_up(dividend: i128, divisor: i128) -> Option<i128> {
             i128::from(dividend.checked_div(divisor)?),
             i128::from(dividend.checked_rem(divisor)?),
         ),
-        _ => (
-            dividend.checked_div(divisor)?,
-            dividend.checked_rem(divisor)?,
-        ),
+        _ => {
+            let quotient = dividend.checked_div(divisor)?;
+            // Another division would take as long as the first.
+            (
+                quotient,
+                dividend.wrapping_sub(quotient.wrapping_mul(divisor)),
+            )
+        }
     };
     let up = rest != 0 && divisor.unsigned_abs() - rest.unsigned_abs() <= rest.unsigned_abs();
     match (up, (dividend < 0) != (divisor < 0)) {

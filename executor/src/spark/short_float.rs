@@ -24,62 +24,73 @@ pub(super) fn of_decimal(unscaled: i128, scale: i32) -> Option<f64> {
     (whole.unsigned_abs() <= 1 << 53).then(|| whole as f64 / power)
 }
 
-/// The decimal that a double stands for, rounded to `scale` digits behind the point, halves away from
-/// zero; without its point.
-pub(super) fn unscaled(value: f64, scale: i32) -> Option<i64> {
-    let power = power_of_ten(scale)?;
-    let scaled = value * power;
-    let near = nearest(scaled)?;
-    // A short number that is read as the double is the only such one.
-    let exact = near as f64 / power == value;
-    (exact || is_no_half(scaled)).then_some(near)
+/// Digits behind the point to which doubles are rounded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    power: f64,
 }
 
-/// The double next to that decimal.
-pub(super) fn rounded(value: f64, scale: i32) -> Option<f64> {
-    let power = power_of_ten(scale)?;
-    let scaled = value * power;
-    // A zero has no sign as a decimal.
-    match is_no_half(scaled) {
-        true => Some(nearest(scaled)? as f64 / power + 0.0),
-        false => None,
+impl Scale {
+    /// `None` if the power of ten is no double.
+    pub(super) fn new(digits: i32) -> Option<Self> {
+        power_of_ten(digits).map(|power| Self { power })
+    }
+
+    /// The decimal that a double stands for, rounded, halves away from zero; without its point.
+    pub(super) fn unscaled(self, value: f64) -> Option<i64> {
+        let scaled = value * self.power;
+        if let Some(near) = far_from_half(scaled) {
+            return Some((near + MAGIC).to_bits() as i64 - MAGIC.to_bits() as i64);
+        }
+        if let Some(lower) = self.half(value) {
+            let away = i64::try_from(lower).ok()? + 1;
+            return Some(if value < 0.0 { -away } else { away });
+        }
+        // A short number that is read as the double is the only such one.
+        let near = nearest(scaled)?;
+        (near as f64 / self.power == value).then_some(near)
+    }
+
+    /// The double next to that decimal.
+    pub(super) fn rounded(self, value: f64) -> Option<f64> {
+        far_from_half(value * self.power).map(|near| near / self.power)
+    }
+
+    /// That decimal, where it is half way between two: the one nearer to zero, without its sign and
+    /// point.
+    pub(super) fn half(self, value: f64) -> Option<u64> {
+        let doubled = (value * self.power * 2.0).abs();
+        // One digit more than the scale's makes a half, and there are not more than 15.
+        if doubled >= LIMIT / 5.0 {
+            return None;
+        }
+        let halves = (doubled + 0.5) as u64;
+        // Exact operands again: the quotient is the double next to the half.
+        let is_half = halves % 2 == 1 && halves as f64 / (self.power * 2.0) == value.abs();
+        is_half.then_some(halves / 2)
     }
 }
 
-/// That decimal, where it is half way between two of `scale` digits: the one nearer to zero, without its
-/// sign and point.
-pub(super) fn half(value: f64, scale: i32) -> Option<u64> {
-    let power = power_of_ten(scale)?;
-    let doubled = (value * power * 2.0).abs();
-    // One digit more than `scale` makes a half, and there are not more than 15.
-    if doubled >= LIMIT / 5.0 {
-        return None;
-    }
-    let halves = (doubled + 0.5) as u64;
-    // Exact operands again: the quotient is the double next to the half.
-    let is_half = halves % 2 == 1 && halves as f64 / (power * 2.0) == value.abs();
-    is_half.then_some(halves / 2)
-}
-
-/// The nearest whole number, halves away from zero. (Rounding of the standard library is a call for each
-/// number, a conversion is not.)
+/// The nearest whole number, halves away from zero.
 fn nearest(scaled: f64) -> Option<i64> {
     // NaN is not below it, either.
-    let near = scaled.abs() < LIMIT;
-    let whole = if near { scaled as i64 } else { 0 };
-    let fraction = scaled - whole as f64;
-    let up = i64::from(fraction >= 0.5) - i64::from(fraction <= -0.5);
-    near.then_some(whole + up)
+    (scaled.abs() < LIMIT).then(|| scaled.round() as i64)
 }
 
-/// Whether a number is far from the middle of two whole ones, also where the last digits of the double are
-/// not those of its decimal. Where it is not, the digits decide.
-fn is_no_half(scaled: f64) -> bool {
+/// Next to this, doubles are whole numbers apart from each other; so a sum with it is rounded, without the
+/// call or the conversion for each number that other ways take.
+const MAGIC: f64 = 1.5 * (1_u64 << 52) as f64;
+
+/// The nearest whole number, if the number is far from the middle of two also where the last digits of the
+/// double are not those of its decimal. Where it is not, the digits decide.
+fn far_from_half(scaled: f64) -> Option<f64> {
     /// Below this the product is less than a thousandth off.
     const EXACT_ENOUGH: f64 = (1_u64 << 40) as f64;
     const NEAR: f64 = 1.0 / 1024.0;
-    let fraction = (scaled - scaled as i64 as f64).abs();
-    scaled.abs() < EXACT_ENOUGH && (fraction - 0.5).abs() > NEAR
+    // A zero has no sign as a decimal, and gets none here.
+    let near = (scaled + MAGIC) - MAGIC;
+    let is_far = (scaled.abs() < EXACT_ENOUGH) & ((scaled - near).abs() < 0.5 - NEAR);
+    is_far.then_some(near)
 }
 
 #[cfg(test)]
@@ -122,7 +133,7 @@ mod tests {
         let mut known = 0;
         for value in doubles().into_iter().filter(|value| value.is_finite()) {
             for scale in [0, 2, 6, 10] {
-                if let Some(found) = unscaled(value, scale) {
+                if let Some(found) = Scale::new(scale).unwrap().unscaled(value) {
                     known += 1;
                     let exact = parse_decimal(&text(value)).unwrap();
                     assert_eq!(
@@ -141,7 +152,7 @@ mod tests {
         let mut known = 0;
         for value in doubles().into_iter().filter(|value| value.is_finite()) {
             for scale in [0, 1, 2, 6] {
-                if let Some(found) = rounded(value, scale) {
+                if let Some(found) = Scale::new(scale).unwrap().rounded(value) {
                     known += 1;
                     let exact = parse_decimal(&text(value)).unwrap();
                     let digits = exact.scaled(scale).unwrap().unscaled;
@@ -158,7 +169,7 @@ mod tests {
         let mut known = 0;
         for value in doubles().into_iter().filter(|value| value.is_finite()) {
             for scale in [0, 1, 2, 6] {
-                let Some(lower) = half(value, scale) else {
+                let Some(lower) = Scale::new(scale).unwrap().half(value) else {
                     continue;
                 };
                 known += 1;
@@ -172,9 +183,9 @@ mod tests {
             }
         }
         assert!(known > 10_000, "{known}");
-        assert_eq!(half(1.005, 2), Some(100));
-        assert_eq!(half(1.005_f64.next_up(), 2), None);
-        assert_eq!(half(-2.5, 0), Some(2));
+        assert_eq!(Scale::new(2).unwrap().half(1.005), Some(100));
+        assert_eq!(Scale::new(2).unwrap().half(1.005_f64.next_up()), None);
+        assert_eq!(Scale::new(0).unwrap().half(-2.5), Some(2));
     }
 
     #[test]

@@ -74,7 +74,8 @@ pub fn refused_call(message: &str) -> Option<(String, Vec<String>)> {
 
 /// What queries call a function; `None` for an operator.
 fn written(name: &str) -> Option<String> {
-    const OPERATORS: [&str; 11] = [
+    const OPERATORS: [&str; 12] = [
+        "spark_nullable",
         "spark_add",
         "spark_subtract",
         "spark_multiply",

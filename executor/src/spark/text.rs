@@ -1,34 +1,28 @@
 //! Functions of text. Positions and lengths count characters (code points), as in Spark.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Datum, Int32Array, Int64Array, ListArray,
     ListBuilder, Scalar, StringArray, StringBuilder,
 };
-use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute;
 use datafusion::arrow::compute::kernels::length::length as byte_lengths;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::arrow::error::ArrowError;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::functions::string;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
 use super::array;
 use super::scalar::{Call, Definition, Param, Params, Returns, function};
 use super::types;
 
 pub(super) static FUNCTIONS: &[Definition] = &[
-    function!("upper", [Text], Text, |call| change_case(
-        call,
-        <[u8]>::to_ascii_uppercase,
-        str::to_uppercase
-    )),
-    function!("lower", [Text], Text, |call| change_case(
-        call,
-        <[u8]>::to_ascii_lowercase,
-        str::to_lowercase
-    )),
+    function!("upper", [Text], Text, |call| change_case(call, &UPPER)),
+    function!("lower", [Text], Text, |call| change_case(call, &LOWER)),
     Definition {
         name: "reverse",
         params: Params::Custom(|given| match given {
@@ -243,28 +237,21 @@ fn map(
     })
 }
 
-/// Texts of ASCII alone keep their lengths, so they are changed all at once.
-fn change_case(
-    call: &Call,
-    ascii: fn(&[u8]) -> Vec<u8>,
-    any: fn(&str) -> String,
-) -> Result<ArrayRef> {
-    let texts = call.text(0)?;
-    let offsets = texts.value_offsets();
-    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
-        return Ok(Arc::clone(&call.args[0]));
+static UPPER: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::upper);
+static LOWER: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::lower);
+static NO_OPTIONS: LazyLock<Arc<ConfigOptions>> = LazyLock::new(Arc::default);
+
+/// As DataFusion does it, which is what Spark does.
+fn change_case(call: &Call, function: &ScalarUDF) -> Result<ArrayRef> {
+    let field = Arc::new(Field::new("text", DataType::Utf8, true));
+    let args = ScalarFunctionArgs {
+        args: vec![ColumnarValue::Array(Arc::clone(&call.args[0]))],
+        arg_fields: vec![Arc::clone(&field)],
+        number_rows: call.rows,
+        return_field: field,
+        config_options: Arc::clone(&NO_OPTIONS),
     };
-    let bytes = &texts.value_data()[*first as usize..*last as usize];
-    if !bytes.is_ascii() {
-        return map(call, |text, out| out.write_str(&any(text)));
-    }
-    let offsets: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
-    let changed = StringArray::try_new(
-        OffsetBuffer::new(offsets.into()),
-        ascii(bytes).into(),
-        texts.nulls().cloned(),
-    )?;
-    Ok(Arc::new(changed))
+    function.invoke_with_args(args)?.into_array(call.rows)
 }
 
 fn characters(text: &str) -> usize {
@@ -420,6 +407,15 @@ fn trim(call: &Call, leading: bool, trailing: bool) -> Result<ArrayRef> {
         }
     }
     if call.args.len() == 1 {
+        let texts = call.text(0)?;
+        let (bytes, offsets) = (texts.value_data(), texts.value_offsets());
+        let has_blank = |pair: &[i32]| {
+            let text = &bytes[pair[0] as usize..pair[1] as usize];
+            (leading && text.first() == Some(&b' ')) | (trailing && text.last() == Some(&b' '))
+        };
+        if !offsets.windows(2).any(has_blank) {
+            return Ok(Arc::clone(&call.args[0]));
+        }
         return map(call, |text, out| {
             let bytes = text.as_bytes();
             let is_other = |byte: &u8| *byte != b' ';

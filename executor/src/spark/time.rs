@@ -140,6 +140,30 @@ fn parse_offset(text: &str) -> Option<i32> {
 
 /// Year, month and day of a date.
 pub(super) fn civil(days: i64) -> (i64, u32, u32) {
+    /// Periods of 400 years that make all days here positive.
+    const ERAS: i64 = 2000;
+    // Whole years, 32 bits and divisors that are known suffice for some 750,000 years to either side
+    // (C. Neri, L. Schneider: Euclidean affine functions and their application to calendar algorithms,
+    // 2022, section 6).
+    if days.abs() > 280_000_000 {
+        return far_civil(days);
+    }
+    let shifted = 4 * (days + 719_468 + ERAS * 146_097) as u32 + 3;
+    let (century, of_century) = (shifted / 146_097, shifted % 146_097 / 4);
+    let product = 2_939_745 * u64::from(4 * of_century + 3);
+    let year = 100 * century + (product >> 32) as u32;
+    let day_of_year = product as u32 / 2_939_745 / 4;
+    let month_and_day = 2141 * day_of_year + 197_913;
+    let (month, day) = (month_and_day >> 16, (month_and_day & 0xffff) / 2141 + 1);
+    // The year of this calendar begins in March.
+    let next_year = day_of_year >= 306;
+    let month = if next_year { month - 12 } else { month };
+    let year = i64::from(year) - 400 * ERAS + i64::from(next_year);
+    (year, month, day)
+}
+
+/// The same for any day.
+fn far_civil(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -344,4 +368,20 @@ fn digits(text: &str, least: usize, most: usize) -> Option<i64> {
 /// Spark's casts pass over blanks and control characters at both ends.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c <= ' ' || c == '\u{7f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_way_to_a_date_gives_the_same_dates() {
+        let near = -800_000..800_000;
+        let far = (-280_000_005..280_000_005).step_by(9973);
+        for days in near.chain(far) {
+            let date = civil(days);
+            assert_eq!(date, far_civil(days), "{days}");
+            assert_eq!(from_civil(date.0, date.1, date.2), Some(days), "{date:?}");
+        }
+    }
 }

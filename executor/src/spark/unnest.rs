@@ -24,12 +24,15 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
-    Subquery, lit,
+    Subquery, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
 use domain::Domain;
+
+use super::functions;
+use super::scalar::{Definition, Param, Params, Returns};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -42,9 +45,56 @@ impl AnalyzerRule for Unnest {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let names = Names::default();
-        plan.transform_up_with_subqueries(|plan| node(plan, &names))
+        plan.transform_up_with_subqueries(|plan| node(plan, &names))?
+            .data
+            .transform_up_with_subqueries(nullable_values)
             .data()
     }
+}
+
+/// The value of a subquery that may find no row, and is null then. DataFusion takes it for what the column
+/// is within.
+const NULLABLE: &str = "spark_nullable";
+
+pub(super) static FUNCTIONS: &[Definition] = &[Definition {
+    name: NULLABLE,
+    params: Params::Custom(|given| Ok(given.to_vec())),
+    returns: Returns::Of(Param::Any),
+    evaluate: |call| Ok(Arc::clone(&call.args[0])),
+}];
+
+fn nullable_values(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let preserver = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = preserver.save(&expr);
+        let changed = expr.transform_down(|expr| {
+            Ok(match expr {
+                Expr::ScalarFunction(call) if call.func.name() == NULLABLE => {
+                    Transformed::new(Expr::ScalarFunction(call), false, TreeNodeRecursion::Jump)
+                }
+                Expr::ScalarSubquery(subquery) if may_be_none(&subquery) => {
+                    let value = functions::call(NULLABLE, vec![Expr::ScalarSubquery(subquery)]);
+                    Transformed::new(value, true, TreeNodeRecursion::Jump)
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        Ok(changed.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// Whether a subquery that DataFusion computes by itself may find no row. (That its column is nullable says
+/// little: constants are, until they are computed.)
+fn may_be_none(subquery: &Subquery) -> bool {
+    fn is_there(plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Projection(projection) => is_there(&projection.input),
+            LogicalPlan::SubqueryAlias(alias) => is_there(&alias.input),
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+            _ => false,
+        }
+    }
+    !is_correlated(&subquery.subquery) && !is_there(&subquery.subquery)
 }
 
 /// Names that are not given twice in a plan.
@@ -169,7 +219,7 @@ fn is_correlated(plan: &LogicalPlan) -> bool {
 
 fn pulls_up(subquery: &Subquery, mut pull_up: PullUpCorrelatedExpr) -> bool {
     let plan = subquery.subquery.as_ref().clone();
-    if holds_below(&plan) || filters_all(&plan) || skips(&plan) {
+    if holds_below(&plan) || filters_all(&plan) || skips(&plan) || is_below_a_name(&plan) {
         return false;
     }
     let tried = plan.rewrite(&mut pull_up);
@@ -215,6 +265,15 @@ fn filters_all(plan: &LogicalPlan) -> bool {
     found.unwrap_or(true)
 }
 
+/// Whether a condition on outer columns stands in a relation that has names of its own: above it the columns
+/// of the condition can't be named.
+fn is_below_a_name(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|plan| {
+        Ok(matches!(plan, LogicalPlan::SubqueryAlias(alias) if is_correlated(&alias.input)))
+    });
+    found.unwrap_or(true)
+}
+
 /// Whether rows are left out by their number, of which DataFusion only sees that there is a LIMIT.
 fn skips(plan: &LogicalPlan) -> bool {
     let found = plan
@@ -257,10 +316,23 @@ fn is_in_pullable(found: &InSubquery) -> bool {
 }
 
 fn is_scalar_pullable(subquery: &Subquery) -> bool {
-    pulls_up(
-        subquery,
-        PullUpCorrelatedExpr::new().with_need_handle_count_bug(true),
-    )
+    !groups(&subquery.subquery)
+        && pulls_up(
+            subquery,
+            PullUpCorrelatedExpr::new().with_need_handle_count_bug(true),
+        )
+}
+
+/// Whether rows are grouped, of which DataFusion looks for the reason that there is one group again when
+/// the conditions have moved.
+fn groups(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|plan| {
+        Ok(
+            matches!(plan, LogicalPlan::Aggregate(aggregate) if !aggregate.group_expr.is_empty()
+                && is_correlated(&aggregate.input)),
+        )
+    });
+    found.unwrap_or(true)
 }
 
 /// The expression with each negation as far down as it goes, so that it is one of IN where it was one of
@@ -432,10 +504,12 @@ impl Around<'_> {
             subquery,
             negated,
         } = found;
-        if is_null(&expr) {
-            return Ok(lit(ScalarValue::Boolean(None)));
-        }
         let plan = subquery.subquery.as_ref();
+        // So in Spark, which knows of a NULL that is written there before it looks for rows.
+        if is_null(&expr) && !is_correlated(plan) {
+            let some = self.exists(plan, false)?;
+            return when(some, lit(ScalarValue::Boolean(None))).otherwise(lit(negated));
+        }
         let schema = self.input.schema().clone();
         let outer = expr
             .clone()
@@ -605,12 +679,29 @@ fn lateral(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>>
     let Some(subquery) = lateral_subquery(&join.right) else {
         return Ok(Transformed::no(plan));
     };
+    if !is_correlated(&subquery.subquery) {
+        // A relation like any other.
+        let right = join.right.as_ref().clone().transform_down(|plan| {
+            Ok(match plan {
+                LogicalPlan::Subquery(subquery) => Transformed::new(
+                    Arc::unwrap_or_clone(subquery.subquery),
+                    true,
+                    TreeNodeRecursion::Stop,
+                ),
+                other => Transformed::no(other),
+            })
+        })?;
+        let inputs = vec![join.left.as_ref().clone(), right.data];
+        return Ok(Transformed::yes(
+            plan.with_new_exprs(plan.expressions(), inputs)?,
+        ));
+    }
     let left_or_inner = matches!(join.join_type, JoinType::Inner | JoinType::Left);
     let pullable = pulls_up(
         subquery,
         PullUpCorrelatedExpr::new().with_need_handle_count_bug(true),
     );
-    if !is_correlated(&subquery.subquery) || pullable || !left_or_inner {
+    if pullable || !left_or_inner {
         return Ok(Transformed::no(plan));
     }
     let columns = join.right.schema().columns();

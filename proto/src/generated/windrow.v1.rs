@@ -2661,7 +2661,7 @@ pub struct AttendRequest {
 /// What an executor is to do.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Order {
-    #[prost(oneof = "order::Order", tags = "1")]
+    #[prost(oneof = "order::Order", tags = "1, 2")]
     pub order: ::core::option::Option<order::Order>,
 }
 /// Nested message and enum types in `Order`.
@@ -2670,6 +2670,8 @@ pub mod order {
     pub enum Order {
         #[prost(message, tag = "1")]
         CancelJob(super::CancelJob),
+        #[prost(message, tag = "2")]
+        AskForWork(super::AskForWork),
     }
 }
 /// Ends the tasks of a job that nobody waits for any more.
@@ -2678,6 +2680,9 @@ pub struct CancelJob {
     #[prost(string, tag = "1")]
     pub job_id: ::prost::alloc::string::String,
 }
+/// Asks the scheduler for tasks now instead of a little later: there are new ones.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AskForWork {}
 /// Generated client implementations.
 pub mod executor_service_client {
     #![allow(

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 use windrow_executor::link::same_version;
 use windrow_proto::v1::executor_service_server::ExecutorService;
-use windrow_proto::v1::{AttendRequest, CancelJob, Order, order};
+use windrow_proto::v1::{AskForWork, AttendRequest, CancelJob, Order, order};
 
 use super::Runtime;
 
@@ -29,8 +29,12 @@ const WAITING: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Attendance {
     runtime: Runtime,
-    present: Arc<Mutex<BTreeMap<String, Present>>>,
+    present: Room,
 }
+
+/// The executors that are there.
+#[derive(Clone, Default)]
+pub(crate) struct Room(Arc<Mutex<BTreeMap<String, Present>>>);
 
 struct Present {
     orders: mpsc::Sender<Result<Order, Status>>,
@@ -38,29 +42,39 @@ struct Present {
     call: u64,
 }
 
-impl Attendance {
-    pub(crate) fn new(runtime: Runtime) -> Self {
-        Self {
-            runtime,
-            present: Arc::default(),
+impl Room {
+    fn present(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Present>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, order: order::Order) {
+        let order = Order { order: Some(order) };
+        for present in self.present().values() {
+            // An executor that is gone or does not listen ends its tasks by itself, and asks for others.
+            let _ = present.orders.try_send(Ok(order.clone()));
         }
     }
 
+    /// Has all executors ask for tasks at once.
+    pub(crate) fn wake(&self) {
+        self.tell(order::Order::AskForWork(AskForWork {}));
+    }
+}
+
+impl Attendance {
+    pub(crate) fn new(runtime: Runtime, present: Room) -> Self {
+        Self { runtime, present }
+    }
+
     fn present(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Present>> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+        self.present.present()
     }
 
     /// Tells all executors that nobody waits for a job any more.
     pub(crate) fn cancel(&self, job: &str) {
-        let order = Order {
-            order: Some(order::Order::CancelJob(CancelJob {
-                job_id: job.to_string(),
-            })),
-        };
-        for present in self.present().values() {
-            // An executor that is gone or does not listen ends its tasks by itself.
-            let _ = present.orders.try_send(Ok(order.clone()));
-        }
+        self.present.tell(order::Order::CancelJob(CancelJob {
+            job_id: job.to_string(),
+        }));
     }
 
     /// The call of an executor ended: unless it comes back soon, it is lost.

@@ -302,6 +302,7 @@ async fn graph(
 ) -> Result<Option<ExecutionGraphBox>, DataFusionError> {
     let jobs = cluster.state.job_state();
     let begun = Instant::now();
+    let mut wait = Duration::from_millis(1);
     loop {
         if let Some(graph) = jobs.get_execution_graph(id).await.map_err(not_run)? {
             return Ok(Some(graph));
@@ -309,7 +310,8 @@ async fn graph(
         if begun.elapsed() > GRAPH_WAIT {
             return Ok(None);
         }
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(SOON);
     }
 }
 

@@ -40,7 +40,7 @@ use windrow_executor::stage::StagedFile;
 use windrow_proto::v1::executor_service_server::ExecutorServiceServer;
 
 use crate::engine::{StageEngine, StageJob};
-use attendance::Attendance;
+use attendance::{Attendance, Room};
 use door::Door;
 use slots::Slots;
 
@@ -126,6 +126,8 @@ impl Cluster {
     pub async fn start(options: ClusterOptions) -> Result<Self, ClusterError> {
         let message = MESSAGE_BYTES as u32;
         let timeout = options.executor_timeout.as_secs().max(6);
+        let present = Room::default();
+        let waiting = present.clone();
         let config = Arc::new(SchedulerConfig {
             scheduling_policy: TaskSchedulingPolicy::PullStaged,
             override_config_producer: Some(Arc::new(task_config)),
@@ -138,6 +140,7 @@ impl Cluster {
             no_executors_grace_period_seconds: options.no_executor_wait.as_secs().max(timeout),
             // What a lost executor had shuffled is not made again inside a job.
             stage_max_failures: 1,
+            on_work_available: Some(Arc::new(move |_| waiting.wake())),
             finished_job_data_clean_up_interval_seconds: 30,
             finished_job_state_clean_up_interval_seconds: 60,
             ..SchedulerConfig::default()
@@ -146,7 +149,7 @@ impl Cluster {
         let state = BallistaCluster::new_from_config(&config).await?;
         let runtime = create_scheduler(state.clone(), config).await?;
         Ok(Self {
-            attendance: Attendance::new(runtime.clone()),
+            attendance: Attendance::new(runtime.clone(), present),
             slots: Slots::default(),
             serving: tokio::runtime::Handle::current(),
             runtime,

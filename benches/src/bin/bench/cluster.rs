@@ -229,8 +229,9 @@ impl Bench {
             storage: home.join("storage"),
         };
         let window = format!(
-            "day >= DATE '{}' AND day <= DATE '{END}'",
-            END - chrono::Days::new(slices - 1)
+            "day >= DATE '{}' AND day < DATE '{}'",
+            END - chrono::Days::new(slices - 1),
+            END + chrono::Days::new(1)
         );
         write_pipeline(
             &history.pipeline,

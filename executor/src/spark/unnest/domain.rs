@@ -7,9 +7,10 @@ use datafusion::common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, EmptyRelation, Expr, FetchType, Join, JoinType, Limit, LogicalPlan,
-    LogicalPlanBuilder, Projection, SkipType, Union, WindowFrame, lit,
+    Aggregate, BinaryExpr, Distinct, EmptyRelation, Expr, FetchType, Join, JoinType, Limit,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Union, WindowFrame, lit,
 };
 
 use super::super::{floats, rules};
@@ -426,12 +427,49 @@ pub(super) fn gives_one_row(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => gives_one_row(&alias.input),
         LogicalPlan::Filter(filter) => gives_one_row(&filter.input),
         LogicalPlan::Sort(sort) => gives_one_row(&sort.input),
-        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Aggregate(aggregate) => aggregate
+            .group_expr
+            .iter()
+            .all(|key| is_of_row(key, &aggregate.input)),
         LogicalPlan::Limit(limit) => {
             matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0 | 1))))
         }
         LogicalPlan::EmptyRelation(_) => true,
         _ => false,
+    }
+}
+
+/// Whether an expression has one value in all rows of a plan: that of the row around.
+fn is_of_row(key: &Expr, plan: &LogicalPlan) -> bool {
+    let has_none_of_its_own = |expr: &Expr| {
+        let found = expr.exists(|part| {
+            Ok(match part {
+                Expr::Column(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_) => true,
+                other => other.is_volatile_node(),
+            })
+        });
+        !found.unwrap_or(true)
+    };
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let equates = |part: &&Expr| match part {
+                Expr::BinaryExpr(BinaryExpr {
+                    left,
+                    op: Operator::Eq,
+                    right,
+                }) => {
+                    (left.as_ref() == key && has_none_of_its_own(right))
+                        || (right.as_ref() == key && has_none_of_its_own(left))
+                }
+                _ => false,
+            };
+            let parts = split_conjunction(&filter.predicate);
+            parts.iter().any(equates) || is_of_row(key, &filter.input)
+        }
+        _ => has_none_of_its_own(key),
     }
 }
 

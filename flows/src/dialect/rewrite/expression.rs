@@ -133,6 +133,13 @@ impl Rewriter {
                     self.number(expr, found, span);
                 }
             }
+            Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: inner,
+            } if asks_for_rows(inner) => {
+                *expr = opposite(take(inner));
+                self.before_expression(expr);
+            }
             Expr::BinaryOp { left, op, right } => {
                 let operator = op.clone();
                 if let Some(found) = self.add_interval(left, &operator, right) {
@@ -676,6 +683,56 @@ fn row_in_list(left: &[Expr], list: &[Expr]) -> Option<Expr> {
         .collect::<Option<Vec<_>>>()?
         .into_iter()
         .reduce(|one, other| infix(one, BinaryOperator::Or, other))
+}
+
+/// Whether `(a, b) IN (SELECT ...)` is part of a condition. The question that it becomes is true or false, and
+/// a negation above it would make a true answer of what is unknown.
+fn asks_for_rows(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => asks_for_rows(inner),
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: inner,
+        } => asks_for_rows(inner),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::And | BinaryOperator::Or,
+            right,
+        } => asks_for_rows(left) || asks_for_rows(right),
+        Expr::InSubquery { expr: value, .. } => matches!(value.as_ref(), Expr::Tuple(_)),
+        _ => false,
+    }
+}
+
+/// The negation of a condition, as far down as it goes.
+fn opposite(expr: Expr) -> Expr {
+    match expr {
+        Expr::Nested(inner) => Expr::Nested(Box::new(opposite(*inner))),
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: inner,
+        } => *inner,
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::And,
+            right,
+        } => infix(opposite(*left), BinaryOperator::Or, opposite(*right)),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Or,
+            right,
+        } => infix(opposite(*left), BinaryOperator::And, opposite(*right)),
+        Expr::InSubquery {
+            expr,
+            subquery,
+            negated,
+        } => Expr::InSubquery {
+            expr,
+            subquery,
+            negated: !negated,
+        },
+        other => negate(Expr::Nested(Box::new(other)), true),
+    }
 }
 
 fn negate(expr: Expr, negated: bool) -> Expr {
