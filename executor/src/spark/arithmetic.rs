@@ -16,9 +16,9 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 
 use super::cast::{Exact, Failure, divide_half_up, format_decimal, power_of_ten};
-use super::operand::{Mark, Operand, Pair, all_or_none};
+use super::operand::{Mark, Operand, Pair, all_within};
 use super::scalar::{Call, Definition, Params, Returns};
-use super::short::{self, Align, Rescale};
+use super::short::{self, Align, Rescale, Steps};
 use super::{interval, types};
 
 macro_rules! operator {
@@ -296,7 +296,16 @@ fn evaluate(op: Op, failure: Failure, call: &Call) -> Result<ArrayRef> {
         (DataType::Int8, DataType::Int8) => operation.integers::<Int8Type>(left, right),
         (DataType::Int16, DataType::Int16) => operation.integers::<Int16Type>(left, right),
         (DataType::Int32, DataType::Int32) => operation.integers::<Int32Type>(left, right),
-        (DataType::Int64, DataType::Int64) => operation.integers::<Int64Type>(left, right),
+        (DataType::Int64, DataType::Int64) => {
+            let products = match op {
+                Op::Multiply => small_multiples(&operation.pair(left, right)),
+                _ => None,
+            };
+            match products {
+                Some(products) => Ok(Arc::new(products)),
+                None => operation.integers::<Int64Type>(left, right),
+            }
+        }
         (DataType::Float32, DataType::Float32) => operation.floats::<Float32Type>(left, right),
         (DataType::Float64, DataType::Float64) => operation.floats::<Float64Type>(left, right),
         _ => operation.decimals(left, right),
@@ -311,11 +320,6 @@ pub(super) trait Integer: Mark + PartialEq + std::fmt::Display {
     fn sum(self, other: Self) -> (Self, Self);
     fn difference(self, other: Self) -> (Self, Self);
     fn product(self, other: Self) -> (Self, bool);
-    /// The product with a factor for which [`Self::bounds`] are known.
-    fn multiple(self, factor: Self, bounds: (Self, Self)) -> (Self, Self);
-    /// The least and the greatest number whose product with this one fits, if they are less than a
-    /// whole range apart.
-    fn bounds(self) -> Option<(Self, Self)>;
     /// The remainder, with a mark if it is one of a division by zero.
     fn rest(self, other: Self) -> (Self, bool);
 }
@@ -349,19 +353,6 @@ macro_rules! integer {
             fn difference(self, other: Self) -> (Self, Self) {
                 let difference = self.wrapping_sub(other);
                 (difference, (self ^ other) & (self ^ difference))
-            }
-            fn multiple(self, factor: Self, (least, greatest): (Self, Self)) -> (Self, Self) {
-                // Either difference is negative outside of the bounds, which are not far enough
-                // from zero for it to wrap there.
-                let mark = self.wrapping_sub(least) | greatest.wrapping_sub(self);
-                (self.wrapping_mul(factor), mark)
-            }
-            fn bounds(self) -> Option<(Self, Self)> {
-                match self {
-                    -1..=1 => None,
-                    ..=-2 => Some((Self::MAX / self, Self::MIN / self)),
-                    _ => Some((Self::MIN / self, Self::MAX / self)),
-                }
             }
             fn product(self, other: Self) -> (Self, bool) {
                 self.overflowing_mul(other)
@@ -440,10 +431,7 @@ impl Operation<'_> {
         let at_once: Option<PrimitiveArray<T>> = match self.op {
             Op::Add => pair.all_or_none(Integer::sum),
             Op::Subtract => pair.all_or_none(Integer::difference),
-            Op::Multiply => match pair.factor().and_then(Integer::bounds).zip(pair.factor()) {
-                Some((bounds, factor)) => pair.multiples(factor, bounds),
-                None => pair.all_or_none(Integer::product),
-            },
+            Op::Multiply => pair.all_or_none(Integer::product),
             Op::Remainder => pair.all_or_none(Integer::rest),
             _ => None,
         };
@@ -576,10 +564,13 @@ impl Operation<'_> {
                     r,
                 )
             }),
-            Some(Quick::Divide { by, to }) => pair.each(self.failure, |l, r| {
-                let quotient = short::multiply(l, by.0)
-                    .zip(short::multiply(r, by.1))
-                    .and_then(|(l, r)| short::divide_half_up(l, r));
+            Some(Quick::Divide { by, to, steps }) => pair.each(self.failure, |l, r| {
+                let quotient = steps.and_then(|steps| steps.divide_half_up(l, r));
+                let quotient = quotient.or_else(|| {
+                    short::multiply(l, by.0)
+                        .zip(short::multiply(r, by.1))
+                        .and_then(|(l, r)| short::divide_half_up(l, r))
+                });
                 quickly(quotient.and_then(|found| to.apply(found)), l, r)
             }),
             None => pair.each(self.failure, wide),
@@ -589,31 +580,16 @@ impl Operation<'_> {
     }
 }
 
-impl<T: ArrowPrimitiveType> Pair<T, T>
-where
-    T::Native: Integer,
-{
-    /// The operand that is one number for all rows.
-    fn factor(&self) -> Option<T::Native> {
-        match (&self.left, &self.right) {
-            (Operand::One(factor), _) | (_, Operand::One(factor)) => *factor,
-            _ => None,
-        }
-    }
-
-    /// The products with [`Self::factor`].
-    fn multiples(
-        &self,
-        factor: T::Native,
-        bounds: (T::Native, T::Native),
-    ) -> Option<PrimitiveArray<T>> {
-        match (&self.left, &self.right) {
-            (Operand::Rows(rows), Operand::One(_)) | (Operand::One(_), Operand::Rows(rows)) => {
-                all_or_none(rows, |row| row.multiple(factor, bounds))
-            }
-            _ => None,
-        }
-    }
+/// The products of BIGINTs with one number, if they are all so small that these must fit.
+fn small_multiples(pair: &Pair<Int64Type, Int64Type>) -> Option<PrimitiveArray<Int64Type>> {
+    let (rows, factor) = match (&pair.left, &pair.right) {
+        (Operand::Rows(rows), Operand::One(Some(factor)))
+        | (Operand::One(Some(factor)), Operand::Rows(rows)) => (rows, *factor),
+        _ => return None,
+    };
+    // 2^bits times a number of so many digits less than 64 is less than 2^63.
+    let bits = factor.unsigned_abs().leading_zeros().checked_sub(1)?;
+    all_within(rows, bits.min(62), |row| row.wrapping_mul(factor))
 }
 
 /// How many digits an operand has at most.
@@ -632,7 +608,11 @@ enum Quick {
     Add(Align, Rescale),
     Subtract(Align, Rescale),
     Multiply(Rescale),
-    Divide { by: (i128, i128), to: Rescale },
+    Divide {
+        by: (i128, i128),
+        to: Rescale,
+        steps: Option<Steps>,
+    },
 }
 
 impl Quick {
@@ -645,6 +625,7 @@ impl Quick {
             Op::Multiply => Self::Multiply(to(left + right)?),
             Op::Divide => Self::Divide {
                 by: short::shift(i32::from(scale) + right - left)?,
+                steps: Steps::new(i32::from(scale) + right - left),
                 to: to(scale.into())?,
             },
             Op::Integral | Op::Remainder | Op::PositiveRemainder => return None,
@@ -832,18 +813,51 @@ mod tests {
     fn operations_on_whole_arrays_mark_what_does_not_fit() {
         let all = i8::MIN..=i8::MAX;
         for left in all.clone() {
-            let bounds = left.bounds();
             for right in all.clone() {
                 let checked = |(value, wrong): (i8, bool)| (!wrong).then_some(value);
                 let by_sign = |(value, mark): (i8, i8)| checked((value, mark < 0));
                 assert_eq!(by_sign(left.sum(right)), left.checked_add(right));
                 assert_eq!(by_sign(left.difference(right)), left.checked_sub(right));
                 assert_eq!(checked(left.product(right)), left.checked_mul(right));
-                if let Some(bounds) = bounds {
-                    let product = by_sign(right.multiple(left, bounds));
-                    assert_eq!(product, left.checked_mul(right), "{left} * {right}");
+            }
+        }
+    }
+
+    #[test]
+    fn small_multiples_are_products() {
+        let edges = [
+            0,
+            1,
+            2,
+            3,
+            7,
+            1 << 31,
+            (1 << 31) + 1,
+            1 << 61,
+            1 << 62,
+            i64::MAX,
+        ];
+        let all = edges
+            .iter()
+            .flat_map(|edge| [*edge, -*edge, !*edge, edge - 1]);
+        let all: Vec<i64> = all.chain([i64::MIN]).collect();
+        let mut known = 0;
+        for factor in &all {
+            for row in &all {
+                let pair = Pair {
+                    left: Operand::Rows(PrimitiveArray::from_iter_values([*row])),
+                    right: Operand::One(Some(*factor)),
+                };
+                if let Some(found) = small_multiples(&pair) {
+                    known += 1;
+                    assert_eq!(
+                        Some(found.value(0)),
+                        row.checked_mul(*factor),
+                        "{row} * {factor}"
+                    );
                 }
             }
         }
+        assert!(known > 500, "{known}");
     }
 }

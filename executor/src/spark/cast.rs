@@ -436,11 +436,8 @@ impl Cells<'_> {
         macro_rules! at_once {
             ($type:ty) => {{
                 type Narrow = <$type as ArrowPrimitiveType>::Native;
-                let (least, greatest) = (i64::from(Narrow::MIN), i64::from(Narrow::MAX));
-                // Outside of the type one of the differences is negative.
-                let mark = |value: i64| value.wrapping_sub(least) | greatest.wrapping_sub(value);
-                let narrow = |value: i64| (value as Narrow, mark(value));
-                operand::all_or_none::<_, $type, _>(values, narrow)
+                let narrow = |value: i64| value as Narrow;
+                operand::all_within::<$type>(values, Narrow::BITS - 1, narrow)
                     .map(|made| Arc::new(made) as ArrayRef)
             }};
         }

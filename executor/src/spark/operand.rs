@@ -9,6 +9,7 @@ use std::ops::BitOr;
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{binary, try_binary, try_unary};
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::error::ArrowError;
 
 use super::cast::Failure;
@@ -37,20 +38,21 @@ macro_rules! mark {
 
 mark!(i8, i16, i32, i64);
 
-/// All values of an array at once, by an operation that marks those that went wrong. `None` if one did, be
-/// it a row that is null.
-pub(super) fn all_or_none<F: ArrowPrimitiveType, T: ArrowPrimitiveType, M: Mark>(
-    values: &PrimitiveArray<F>,
-    apply: impl Fn(F::Native) -> (T::Native, M),
+/// All values at once, if each is at least -2^`bits` and less than 2^`bits`, for `bits` up to 62.
+pub(super) fn all_within<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<Int64Type>,
+    bits: u32,
+    apply: impl Fn(i64) -> T::Native,
 ) -> Option<PrimitiveArray<T>> {
-    let mut marks = M::default();
-    let mark = |value: &F::Native| {
-        let (value, mark) = apply(*value);
-        marks = marks | mark;
-        value
+    let half = 1_i64.checked_shl(bits).filter(|half| *half > 0)?;
+    // Moved up, they have no higher bit. It takes the loop two steps to see to it.
+    let mut seen = 0;
+    let look = |value: &i64| {
+        seen |= value.wrapping_add(half) as u64;
+        apply(*value)
     };
-    let made: Vec<T::Native> = values.values().iter().map(mark).collect();
-    (!marks.is_wrong()).then(|| PrimitiveArray::new(made.into(), values.nulls().cloned()))
+    let made: Vec<T::Native> = values.values().iter().map(look).collect();
+    (seen >> (bits + 1) == 0).then(|| PrimitiveArray::new(made.into(), values.nulls().cloned()))
 }
 
 pub(super) enum Operand<T: ArrowPrimitiveType> {

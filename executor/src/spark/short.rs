@@ -60,6 +60,43 @@ pub(super) fn divide_half_up(dividend: i128, divisor: i128) -> Option<i128> {
     }
 }
 
+/// A division of a number that is multiplied by a power of ten first, in two steps of 64 bits each: as it
+/// is done by hand, with some digits of the power at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steps {
+    first: u64,
+    second: u64,
+}
+
+impl Steps {
+    /// `None` if the power is no whole number, or one of too many digits.
+    pub(super) fn new(exponent: i32) -> Option<Self> {
+        let power = |exponent: i32| u64::try_from(power_of_ten(exponent)?).ok();
+        Some(Self {
+            first: power(exponent - exponent / 2).filter(|_| (0..=36).contains(&exponent))?,
+            second: power(exponent / 2)?,
+        })
+    }
+
+    /// The quotient, halves rounded away from zero. `None` also for a division by zero.
+    pub(super) fn divide_half_up(self, dividend: i128, divisor: i128) -> Option<i128> {
+        let (Ok(left), Ok(right)) = (i64::try_from(dividend), i64::try_from(divisor)) else {
+            return None;
+        };
+        let negative = (left < 0) != (right < 0);
+        let (left, right) = (left.unsigned_abs(), right.unsigned_abs());
+        let begun = left.checked_mul(self.first)?;
+        let (quotient, rest) = (begun.checked_div(right)?, begun % right);
+        let brought_down = rest.checked_mul(self.second)?;
+        let (last, rest) = (brought_down / right, brought_down % right);
+        let up = u128::from(rest >= right - rest);
+        // Each factor has 64 bits at most, so that the sum has 128.
+        let whole = u128::from(quotient) * u128::from(self.second) + u128::from(last) + up;
+        let whole = i128::try_from(whole).ok()?;
+        Some(if negative { -whole } else { whole })
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Stay,
@@ -205,5 +242,30 @@ mod tests {
         );
         assert_eq!(divide_half_up(i128::MIN, -1), None);
         assert_eq!(multiply(i128::MAX, 2), None);
+    }
+
+    #[test]
+    fn a_division_in_steps_is_one_of_the_multiplied_number() {
+        let mut known = 0;
+        for exponent in [0, 1, 4, 15, 18, 30] {
+            let steps = Steps::new(exponent).unwrap();
+            let power = i256::from_i128(POWERS_OF_TEN[exponent as usize]);
+            for left in numbers() {
+                for right in numbers() {
+                    if let Some(found) = steps.divide_half_up(left, right) {
+                        known += 1;
+                        let dividend = i256::from_i128(left).wrapping_mul(power);
+                        let wide = cast::divide_half_up(dividend, i256::from_i128(right));
+                        assert_eq!(
+                            Some(i256::from_i128(found)),
+                            wide,
+                            "{left}e{exponent} / {right}"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(known > 1000, "{known}");
+        assert!(Steps::new(-1).is_none() && Steps::new(37).is_none());
     }
 }
