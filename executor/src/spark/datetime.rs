@@ -24,10 +24,7 @@ macro_rules! moved_date {
     ($name:literal, $at_once:expr, $checked:expr) => {
         Definition {
             name: $name,
-            params: Params::Operands(|given| {
-                let all = &[Param::Date, Param::Int];
-                Params::Fixed { least: 2, all }.coerce($name, given)
-            }),
+            params: Params::Two(&[Param::Date, Param::Int]),
             returns: Returns::Of(Param::Date),
             evaluate: |call| {
                 let pair = days(call);

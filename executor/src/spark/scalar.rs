@@ -38,9 +38,11 @@ pub(super) enum Param {
 pub(super) enum Params {
     /// These, of which the last ones may be left out.
     Fixed { least: usize, all: &'static [Param] },
+    /// These two, for a function that takes a constant beside rows as an array of one row.
+    Two(&'static [Param; 2]),
     /// Decided by the function itself.
     Custom(fn(&[DataType]) -> Result<Vec<DataType>>),
-    /// The same, for a function that takes a constant beside rows as an array of one row.
+    /// The same, for a function that takes constants as [`Self::Two`] does.
     Operands(fn(&[DataType]) -> Result<Vec<DataType>>),
 }
 
@@ -201,7 +203,7 @@ impl ScalarUDFImpl for Scalar {
             .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let is_one = |arg: &ColumnarValue| !constant && matches!(arg, ColumnarValue::Scalar(_));
-        let by_one = matches!(self.definition.params, Params::Operands(_));
+        let by_one = matches!(self.definition.params, Params::Operands(_) | Params::Two(_));
         let arrays = args
             .args
             .iter()
@@ -237,9 +239,19 @@ impl Returns {
 }
 
 impl Params {
+    /// How many there are at least, and all of them, if the function does not decide it itself.
+    pub(super) fn fixed(self) -> Option<(usize, &'static [Param])> {
+        match self {
+            Self::Fixed { least, all } => Some((least, all)),
+            Self::Two(all) => Some((all.len(), all)),
+            Self::Custom(_) | Self::Operands(_) => None,
+        }
+    }
+
     pub(super) fn coerce(self, function: &str, given: &[DataType]) -> Result<Vec<DataType>> {
         let expected = |index: usize| match self {
             Self::Fixed { all, .. } => all.get(index).copied(),
+            Self::Two(all) => all.get(index).copied(),
             Self::Custom(_) | Self::Operands(_) => None,
         };
         // Fields of intervals are taken by functions of their own, once the types are known.
@@ -252,13 +264,15 @@ impl Params {
         }
         match self {
             Self::Custom(decide) | Self::Operands(decide) => return decide(given),
-            Self::Fixed { least, all } if given.len() < least || given.len() > all.len() => {
-                return plan_err!(
-                    "WRONG_NUM_ARGS: wrong number of arguments for {function}: {}",
-                    given.len()
-                );
+            Self::Fixed { .. } | Self::Two(_) => {
+                let counts = self.fixed().map(|(least, all)| least..=all.len());
+                if counts.is_some_and(|counts| !counts.contains(&given.len())) {
+                    return plan_err!(
+                        "WRONG_NUM_ARGS: wrong number of arguments for {function}: {}",
+                        given.len()
+                    );
+                }
             }
-            _ => {}
         }
         given
             .iter()

@@ -250,7 +250,7 @@ fn of(name: &str, function: &str) -> Vec<String> {
         return calls.iter().map(|call| call.to_string()).collect();
     }
     let params = functions::params(name);
-    let Some(Params::Fixed { least, all }) = params else {
+    let Some((least, all)) = params.and_then(Params::fixed) else {
         return vec![];
     };
     // The zone of the session is added to a call; nobody writes it.
