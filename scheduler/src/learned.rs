@@ -12,6 +12,8 @@ use windrow_flows::refresh::Technique;
 
 /// Runs of one technique that are remembered.
 const KEPT_OF_EACH: usize = 4;
+/// A run of fewer bytes tells nothing of larger ones: most of what it reads and writes are the ends of files.
+const LEAST: u64 = 1 << 20;
 /// How far the bytes of past runs may move an estimate, either way.
 const FURTHEST: f64 = 8.0;
 
@@ -114,12 +116,16 @@ struct Pair {
 }
 
 impl Pair {
+    fn tells(&self) -> bool {
+        self.estimated > 0 && self.estimated.max(self.real) >= LEAST
+    }
+
     fn read(run: &PastRun) -> Option<Self> {
         let pair = Self {
             estimated: run.estimated_read,
             real: run.read?,
         };
-        (pair.estimated > 0).then_some(pair)
+        pair.tells().then_some(pair)
     }
 
     fn written(run: &PastRun) -> Option<Self> {
@@ -127,7 +133,7 @@ impl Pair {
             estimated: run.estimated_written,
             real: run.written,
         };
-        (pair.estimated > 0).then_some(pair)
+        pair.tells().then_some(pair)
     }
 }
 
@@ -158,13 +164,14 @@ fn weight_of_rest(runs: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// A run of so many MiB.
     fn run(technique: Technique, estimated: (u64, u64), real: (u64, u64)) -> PastRun {
         PastRun {
             technique: technique.word().into(),
-            estimated_read: estimated.0,
-            estimated_written: estimated.1,
-            read: Some(real.0),
-            written: real.1,
+            estimated_read: estimated.0 << 20,
+            estimated_written: estimated.1 << 20,
+            read: Some(real.0 << 20),
+            written: real.1 << 20,
             duration_ms: 1,
         }
     }
@@ -178,7 +185,16 @@ mod tests {
         let learned = Learned::default();
         assert_eq!(learned.corrected(Technique::RowBased, cost(100, 100)), None);
         // Nor does a run that was estimated to do nothing tell anything.
-        let runs = vec![run(Technique::RowBased, (0, 0), (50, 50))];
+        let nothing = run(Technique::RowBased, (0, 0), (50, 50));
+        // And a small one tells of its overhead.
+        let small = PastRun {
+            estimated_read: 20_000,
+            estimated_written: 20_000,
+            read: Some(50_000),
+            written: 50_000,
+            ..nothing.clone()
+        };
+        let runs = vec![nothing, small];
         let learned = Learned { runs };
         assert_eq!(learned.corrected(Technique::RowBased, cost(100, 100)), None);
     }
@@ -224,7 +240,11 @@ mod tests {
             let runs = learned.with(run(technique, (i, i), (i, i)));
             learned = Learned { runs };
         }
-        let kept: Vec<u64> = learned.runs.iter().map(|r| r.estimated_read).collect();
+        let kept: Vec<u64> = learned
+            .runs
+            .iter()
+            .map(|r| r.estimated_read >> 20)
+            .collect();
         assert_eq!(kept, [12, 13, 14, 15, 16, 17, 18, 19]);
     }
 }
