@@ -16,7 +16,7 @@ use crate::table::{DataFile, DeletionVector};
 pub const CHANGE_TYPE: &str = "_change_type";
 
 /// One commit, as far as it matters to a reader of the table's rows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CommitChanges {
     pub version: i64,
     /// Files that were added with `dataChange`.
@@ -30,8 +30,8 @@ pub struct CommitChanges {
     /// Files that were added or removed by a mere rearrangement.
     pub moved_in: Vec<DataFile>,
     pub moved_out: Vec<DataFile>,
-    /// Applications whose transactions the commit counts.
-    pub app_ids: Vec<String>,
+    /// Applications whose transactions the commit counts, each with the number it counts to.
+    pub transactions: HashMap<String, Option<i64>>,
     /// Whether the commit carries a new protocol or new metadata.
     pub metadata_changed: bool,
     /// Windrow's part of the commit info, when Windrow made the commit.
@@ -69,17 +69,22 @@ pub async fn at(location: &Location, version: i64) -> Result<Option<CommitChange
     }
 }
 
+/// As [`at`]; an entry of more than so many bytes is not read and gives `None`.
+pub(crate) async fn at_most(
+    location: &Location,
+    version: i64,
+    bytes: u64,
+) -> Result<Option<CommitChanges>, TableError> {
+    match commit::read_at_most(location, version, bytes).await? {
+        None => Ok(None),
+        Some(entry) => parse(location, version, &entry).map(Some),
+    }
+}
+
 fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChanges, TableError> {
     let mut changes = CommitChanges {
         version,
-        added: Vec::new(),
-        removed: Vec::new(),
-        change_data: Vec::new(),
-        moved_in: Vec::new(),
-        moved_out: Vec::new(),
-        app_ids: Vec::new(),
-        metadata_changed: false,
-        windrow: None,
+        ..CommitChanges::default()
     };
     let mut loses_rows = false;
     for action in commit::actions(entry) {
@@ -102,7 +107,9 @@ fn parse(location: &Location, version: i64, entry: &[u8]) -> Result<CommitChange
             "remove" => changes.moved_out.push(file(body)),
             "txn" => {
                 let app_id = body.get("appId").and_then(Value::as_str);
-                changes.app_ids.extend(app_id.map(str::to_string));
+                let counted = body.get("version").and_then(Value::as_i64);
+                let transaction = app_id.map(|id| (id.to_string(), counted));
+                changes.transactions.extend(transaction);
             }
             "metaData" | "protocol" => changes.metadata_changed = true,
             "commitInfo" => {

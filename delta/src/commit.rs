@@ -129,11 +129,21 @@ fn log_path(version: i64) -> Path {
 
 /// The log entry of `version`, or `None` when there is none.
 pub async fn read(location: &Location, version: i64) -> Result<Option<Bytes>, TableError> {
+    read_at_most(location, version, u64::MAX).await
+}
+
+/// As [`read`]; an entry of more than so many bytes gives `None`, too.
+pub(crate) async fn read_at_most(
+    location: &Location,
+    version: i64,
+    bytes: u64,
+) -> Result<Option<Bytes>, TableError> {
     let storage = |source| TableError::Storage {
         url: location.shown(),
         source,
     };
     match location.store().get(&log_path(version)).await {
+        Ok(found) if found.meta.size > bytes => Ok(None),
         Ok(found) => Ok(Some(found.bytes().await.map_err(storage)?)),
         Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(source) => Err(storage(source)),

@@ -5,12 +5,14 @@
 //! running queries is left to the executor, and what to commit to the scheduler. Requests to stores are
 //! counted (`traffic`, `figures`).
 
+pub mod batch;
 pub mod changes;
 pub mod commit;
 mod engine;
 pub mod error;
 pub mod figures;
 mod file_statistics;
+mod live;
 pub mod partition;
 pub mod protocol;
 pub mod prune;

@@ -1,18 +1,15 @@
 //! Which files of a table can hold rows that a predicate selects, told from the log alone.
 //!
-//! Sound before sharp: statistics of other writers are widened where they are known to be cut
-//! (timestamps to milliseconds, decimals through a double), and a float column never has an upper
-//! bound, since NaN is greater than every number and no writer's statistics know of it. What the
-//! log can't tell is answered by reading, elsewhere.
+//! What the log can't tell is answered by reading, elsewhere; what it says of a column is read out in
+//! [`crate::batch`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array,
 };
-use datafusion::arrow::compute::kernels::cast_utils::{Parser, parse_decimal};
-use datafusion::arrow::datatypes::{DataType, Date32Type, Decimal128Type, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
@@ -20,12 +17,10 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
+use crate::batch::{ColumnBounds, ColumnKey, FileBatch};
 use crate::error::TableError;
-use crate::file_statistics::FileStatistics;
 pub use crate::file_statistics::record_count;
-use crate::partition;
 use crate::schema::TableSchema;
-use crate::table::DataFile;
 
 /// A predicate over a table, ready to be held against the log.
 ///
@@ -91,43 +86,45 @@ impl Pruner {
     }
 
     /// For each file, whether it may hold a row that satisfies the predicate.
-    pub fn may_match(&self, files: &[DataFile], url: &str) -> Result<Vec<bool>, TableError> {
+    pub fn may_match(&self, batch: &FileBatch, url: &str) -> Result<Vec<bool>, TableError> {
         if self.partition_only {
             return Ok(self
-                .exact(files, url)?
+                .exact(batch, url)?
                 .into_iter()
                 .map(|v| v != Verdict::NoRow)
                 .collect());
         }
-        let Some(holds) = self.holds.as_ref().filter(|_| !files.is_empty()) else {
-            return Ok(vec![true; files.len()]);
+        let Some(holds) = self.holds.as_ref().filter(|_| !batch.is_empty()) else {
+            return Ok(vec![true; batch.len()]);
         };
         holds
-            .prune(&self.statistics(files))
+            .prune(&self.statistics(batch))
             .map_err(|e| query_error(url, e))
     }
 
     /// For each file, what the log says about all of its rows.
-    pub fn verdicts(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
+    pub fn verdicts(&self, batch: &FileBatch, url: &str) -> Result<Vec<Verdict>, TableError> {
         if self.partition_only {
-            return self.exact(files, url);
+            return self.exact(batch, url);
         }
-        if files.is_empty() {
+        if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let statistics = self.statistics(files);
+        let statistics = self.statistics(batch);
         let prune = |p: &Option<PruningPredicate>| match p {
             Some(p) => p.prune(&statistics).map_err(|e| query_error(url, e)),
-            None => Ok(vec![true; files.len()]),
+            None => Ok(vec![true; batch.len()]),
         };
         let (may_hold, may_fail) = (prune(&self.holds)?, prune(&self.fails)?);
+        let all_told = statistics.columns.len() == self.columns.len();
         let no_nulls = |row: usize| {
-            statistics
-                .columns
-                .values()
-                .all(|c| c.null_counts[row] == Some(0))
+            all_told
+                && statistics
+                    .columns
+                    .values()
+                    .all(|c| c.null_counts.is_valid(row) && c.null_counts.value(row) == 0)
         };
-        Ok((0..files.len())
+        Ok((0..batch.len())
             .map(|row| match (may_hold[row], may_fail[row]) {
                 (false, _) => Verdict::NoRow,
                 (true, false) if no_nulls(row) => Verdict::EveryRow,
@@ -137,35 +134,32 @@ impl Pruner {
     }
 
     /// Partition values decide alone: the predicate is evaluated on them, one row per file.
-    fn exact(&self, files: &[DataFile], url: &str) -> Result<Vec<Verdict>, TableError> {
+    fn exact(&self, batch: &FileBatch, url: &str) -> Result<Vec<Verdict>, TableError> {
         let damaged = |reason: String| TableError::Damaged {
             url: url.to_string(),
             reason,
         };
-        if files.is_empty() {
+        if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let columns = self
+        let named = self.named();
+        let keys: Vec<ColumnKey> = named.iter().map(|field| self.key(field)).collect();
+        let mut values = HashMap::new();
+        for (field, bounds) in named.iter().zip(batch.bounds(&keys)) {
+            values.insert(field.name(), bounds.map_err(damaged)?.min.clone());
+        }
+        let columns: Vec<ArrayRef> = self
             .predicate
             .schema
             .fields()
             .iter()
-            .enumerate()
-            .map(|(i, field)| {
-                if !self.columns.contains(&i) {
-                    return Ok(datafusion::arrow::array::new_null_array(
-                        field.data_type(),
-                        files.len(),
-                    ));
-                }
-                let values = self
-                    .partition_scalars(files, field.name(), field.data_type())
-                    .map_err(damaged)?;
-                ScalarValue::iter_to_array(values).map_err(|e| query_error(url, e))
+            .map(|field| match values.remove(field.name()) {
+                Some(values) => values,
+                None => new_null_array(field.data_type(), batch.len()),
             })
-            .collect::<Result<Vec<ArrayRef>, _>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(files.len()));
-        let nullable = Arc::new(datafusion::arrow::datatypes::Schema::new(
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
+        let nullable = Arc::new(Schema::new(
             self.predicate
                 .schema
                 .fields()
@@ -176,7 +170,7 @@ impl Pruner {
         let verdicts = RecordBatch::try_new_with_options(nullable, columns, &options)
             .map_err(DataFusionError::from)
             .and_then(|batch| self.predicate.holds.evaluate(&batch))
-            .and_then(|value| value.into_array(files.len()))
+            .and_then(|value| value.into_array(batch.len()))
             .map_err(|e| query_error(url, e))?;
         let verdicts = verdicts.as_boolean();
         Ok(verdicts
@@ -191,81 +185,35 @@ impl Pruner {
             .collect())
     }
 
-    fn partition_scalars(
-        &self,
-        files: &[DataFile],
-        name: &str,
-        data_type: &DataType,
-    ) -> Result<Vec<ScalarValue>, String> {
-        let physical = self
-            .schema
-            .column(name)
-            .map_or(name, |c| c.physical_name.as_str())
-            .to_string();
-        files
-            .iter()
-            .map(|file| {
-                let text = file
-                    .partition_values
-                    .get(&physical)
-                    .and_then(Option::as_deref);
-                partition::value(text, data_type)
-            })
-            .collect()
+    /// A column of the predicate as the log has it.
+    fn key(&self, field: &Field) -> ColumnKey {
+        let column = self.schema.column(field.name());
+        ColumnKey {
+            physical_name: column
+                .map_or(field.name(), |c| &c.physical_name)
+                .to_string(),
+            data_type: field.data_type().clone(),
+            is_partition: self.schema.is_partition_column(field.name()),
+        }
     }
 
-    fn statistics(&self, files: &[DataFile]) -> Statistics {
-        let mut columns = BTreeMap::new();
-        let mut rows = vec![None; files.len()];
-        let names: Vec<&str> = self
-            .columns
-            .iter()
-            .filter_map(|index| {
-                let name = self.predicate.schema.field(*index).name();
-                let column = self.schema.column(name)?;
-                Some(column.physical_name.as_str())
-            })
-            .collect();
-        let parsed: Vec<Option<FileStatistics<'_>>> = files
-            .iter()
-            .map(|f| FileStatistics::of(f.stats.as_deref()?, &names))
-            .collect();
-        for (row, stats) in parsed.iter().enumerate() {
-            rows[row] = stats.as_ref().and_then(|s| s.num_records);
+    /// The columns that the predicate names.
+    fn named(&self) -> Vec<&Field> {
+        let field = |index: &usize| self.predicate.schema.field(*index);
+        self.columns.iter().map(field).collect()
+    }
+
+    /// Columns of which nothing can be told are left out.
+    fn statistics<'a>(&self, batch: &'a FileBatch) -> Statistics<'a> {
+        let mut named = self.named();
+        named.retain(|field| self.schema.column(field.name()).is_some());
+        let keys: Vec<ColumnKey> = named.iter().map(|field| self.key(field)).collect();
+        let told = named.iter().zip(batch.bounds(&keys));
+        let columns = told.filter_map(|(field, found)| Some((field.name().clone(), found.ok()?)));
+        Statistics {
+            batch,
+            columns: columns.collect(),
         }
-        for index in &self.columns {
-            let field = self.predicate.schema.field(*index);
-            let data_type = field.data_type();
-            let mut column = ColumnStatistics::unknown(data_type, files.len());
-            if self.schema.is_partition_column(field.name()) {
-                if let Ok(values) = self.partition_scalars(files, field.name(), data_type) {
-                    for (row, value) in values.into_iter().enumerate() {
-                        column.null_counts[row] = if value.is_null() { rows[row] } else { Some(0) };
-                        column.min[row] = value.clone();
-                        column.max[row] = value;
-                    }
-                }
-            } else if let Some(table_column) = self.schema.column(field.name()) {
-                let at = names
-                    .iter()
-                    .position(|name| *name == table_column.physical_name);
-                for (row, stats) in parsed.iter().enumerate() {
-                    let (Some(stats), Some(at)) = (stats, at) else {
-                        continue;
-                    };
-                    column.null_counts[row] =
-                        stats.null_count[at].and_then(|raw| raw.get().parse().ok());
-                    if let Some(raw) = stats.min_values[at] {
-                        column.min[row] = bound(raw.get(), data_type, Side::Min);
-                    }
-                    if let Some(raw) = stats.max_values[at] {
-                        column.max[row] = bound(raw.get(), data_type, Side::Max);
-                    }
-                }
-            }
-            columns.insert(field.name().clone(), column);
-        }
-        Statistics { rows, columns }
     }
 }
 
@@ -276,126 +224,32 @@ fn query_error(url: &str, source: DataFusionError) -> TableError {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    Min,
-    Max,
+/// The columns of a batch of files that a predicate names.
+struct Statistics<'a> {
+    batch: &'a FileBatch,
+    columns: BTreeMap<String, Arc<ColumnBounds>>,
 }
 
-/// A bound from the log, widened where its writer may have cut it; null when it can't be trusted.
-fn bound(raw: &str, data_type: &DataType, side: Side) -> ScalarValue {
-    let null = || ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null);
-    if raw == "null" {
-        return null();
-    }
-    let text = || serde_json::from_str::<String>(raw).ok();
-    let parsed = match data_type {
-        DataType::Float32 | DataType::Float64 => {
-            let number = match side {
-                // NaN would be above it, and the statistics do not say whether there is one.
-                Side::Max => return null(),
-                Side::Min => raw.parse::<f64>().ok(),
-            };
-            // Both zeros are one value, and -0.0 is the lower one to arrow.
-            let number = number.map(|v| if v == 0.0 { -0.0 } else { v });
-            return match (number, data_type) {
-                (Some(v), DataType::Float64) => ScalarValue::Float64(Some(v)),
-                (Some(v), _) => ScalarValue::Float32(Some((v as f32).next_down())),
-                (None, _) => null(),
-            };
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let micros = text().and_then(|t| timestamp_bound(&t, side));
-            micros.map(|v| ScalarValue::TimestampMicrosecond(Some(v), zone.clone()))
-        }
-        DataType::Decimal128(precision, scale) => decimal_bound(raw, *precision, *scale)
-            .map(|v| ScalarValue::Decimal128(Some(v), *precision, *scale)),
-        DataType::Utf8 => text().map(|t| ScalarValue::Utf8(Some(t))),
-        DataType::Utf8View => text().map(|t| ScalarValue::Utf8View(Some(t))),
-        DataType::Date32 => text()
-            .and_then(|t| Date32Type::parse(&t))
-            .map(|days| ScalarValue::Date32(Some(days))),
-        DataType::Boolean => raw.parse().ok().map(|v| ScalarValue::Boolean(Some(v))),
-        DataType::Int8 => raw.parse().ok().map(|v| ScalarValue::Int8(Some(v))),
-        DataType::Int16 => raw.parse().ok().map(|v| ScalarValue::Int16(Some(v))),
-        DataType::Int32 => raw.parse().ok().map(|v| ScalarValue::Int32(Some(v))),
-        DataType::Int64 => raw.parse().ok().map(|v| ScalarValue::Int64(Some(v))),
-        _ => None,
-    };
-    parsed.unwrap_or_else(null)
-}
-
-/// Microseconds since the epoch. A text with no more than three digits of a second may have been
-/// cut to milliseconds, towards either side for times before 1970.
-fn timestamp_bound(text: &str, side: Side) -> Option<i64> {
-    let time = chrono::DateTime::parse_from_rfc3339(text)
-        .map(|t| t.naive_utc())
-        .or_else(|_| chrono::NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f"))
-        .or_else(|_| chrono::NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f"))
-        .ok()?;
-    let micros = time.and_utc().timestamp_micros();
-    let digits = text.split_once('.').map_or(0, |(_, rest)| {
-        rest.bytes().take_while(u8::is_ascii_digit).count()
-    });
-    Some(match side {
-        _ if digits > 3 => micros,
-        Side::Min => micros.saturating_sub(999),
-        Side::Max => micros.saturating_add(999),
-    })
-}
-
-/// An exact decimal. Writers that go through a double print up to 17 digits, of which only 15 can
-/// be relied on; more digits than that were never a double.
-fn decimal_bound(raw: &str, precision: u8, scale: i8) -> Option<i128> {
-    let digits = raw.bytes().filter(u8::is_ascii_digit).count();
-    if raw.contains(['e', 'E']) || digits == 16 || digits == 17 {
-        return None;
-    }
-    parse_decimal::<Decimal128Type>(raw.trim_matches('"'), precision, scale).ok()
-}
-
-struct ColumnStatistics {
-    min: Vec<ScalarValue>,
-    max: Vec<ScalarValue>,
-    null_counts: Vec<Option<u64>>,
-}
-
-impl ColumnStatistics {
-    fn unknown(data_type: &DataType, files: usize) -> Self {
-        let null = ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null);
-        Self {
-            min: vec![null.clone(); files],
-            max: vec![null; files],
-            null_counts: vec![None; files],
-        }
-    }
-}
-
-struct Statistics {
-    rows: Vec<Option<u64>>,
-    columns: BTreeMap<String, ColumnStatistics>,
-}
-
-impl PruningStatistics for Statistics {
+impl PruningStatistics for Statistics<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        ScalarValue::iter_to_array(self.columns.get(column.name())?.min.iter().cloned()).ok()
+        Some(self.columns.get(column.name())?.min.clone())
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        ScalarValue::iter_to_array(self.columns.get(column.name())?.max.iter().cloned()).ok()
+        Some(self.columns.get(column.name())?.max.clone())
     }
 
     fn num_containers(&self) -> usize {
-        self.rows.len()
+        self.batch.len()
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         let counts = &self.columns.get(column.name())?.null_counts;
-        Some(Arc::new(UInt64Array::from(counts.clone())))
+        Some(Arc::new(counts.clone()))
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(UInt64Array::from(self.rows.clone())))
+        Some(Arc::new(self.batch.rows().clone()))
     }
 
     fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
@@ -405,13 +259,14 @@ impl PruningStatistics for Statistics {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::{Field, Schema};
+    use datafusion::arrow::datatypes::{DataType, TimeUnit};
     use datafusion::common::DFSchema;
     use datafusion::logical_expr::{Expr, col, lit, not};
     use datafusion::prelude::SessionContext;
 
     use super::*;
     use crate::schema::Column as TableColumn;
+    use crate::table::DataFile;
 
     fn pruner(columns: &[(&str, DataType)], partitions: &[&str], holds: Expr) -> Pruner {
         let schema = Arc::new(TableSchema {
@@ -463,7 +318,9 @@ mod tests {
     }
 
     fn verdict(pruner: &Pruner, stats: &str) -> Verdict {
-        pruner.verdicts(&[file(stats, None)], "t").unwrap()[0]
+        pruner
+            .verdicts(&FileBatch::new([file(stats, None)]), "t")
+            .unwrap()[0]
     }
 
     #[test]
@@ -540,11 +397,11 @@ mod tests {
     #[test]
     fn partition_values_decide_alone_nulls_included() {
         let p = pruner(&[("r", DataType::Utf8)], &["r"], col("r").is_null());
-        let files = [
+        let files = FileBatch::new([
             file("{}", Some(("r", None))),
             file("{}", Some(("r", Some("eu")))),
             file("{}", Some(("r", Some("")))),
-        ];
+        ]);
         assert_eq!(
             p.verdicts(&files, "t").unwrap(),
             [Verdict::EveryRow, Verdict::NoRow, Verdict::EveryRow]

@@ -3,7 +3,7 @@
 //! Log replay is the Delta kernel's; which of the files matter is decided in [`crate::prune`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, MapArray, RecordBatch, StructArray};
 use datafusion::arrow::datatypes::{Int32Type, Int64Type};
@@ -11,14 +11,16 @@ use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::scan::{ScanBuilder, ScanMetadata, StatsOptions};
 use delta_kernel::snapshot::{Snapshot, SnapshotBuilder, SnapshotRef};
 use deltalake::{DeltaTableError, ObjectStoreError};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use crate::batch::FileBatch;
 use crate::commit;
 use crate::engine::LogEngine;
 use crate::error::TableError;
+use crate::live::{Kept, LiveFiles};
 use crate::schema::TableSchema;
 use crate::store::Location;
 
@@ -30,8 +32,7 @@ pub struct Table {
     snapshot: SnapshotRef,
     schema: Arc<TableSchema>,
     properties: Arc<HashMap<String, String>>,
-    /// Transactions that were looked up: each look reads the log, and this version never changes.
-    transactions: Arc<Mutex<HashMap<String, Option<i64>>>>,
+    kept: Arc<Kept>,
     mark: Arc<tokio::sync::OnceCell<Option<String>>>,
 }
 
@@ -123,7 +124,12 @@ impl Table {
             builder = builder.at_version(version);
         }
         match build(builder, engine.clone()).await {
-            Ok(snapshot) => Ok(Some(Self::new(location.clone(), engine, snapshot)?)),
+            Ok(snapshot) => Ok(Some(Self::new(
+                location.clone(),
+                engine,
+                snapshot,
+                Kept::default(),
+            )?)),
             Err(error) if is_absent(&error) || !has_log(location).await? => match version {
                 None => Ok(None),
                 Some(version) => Err(TableError::VersionGone {
@@ -167,13 +173,18 @@ impl Table {
                 url: self.location.shown(),
                 source: Box::new(e),
             })?;
-        Self::new(self.location.clone(), self.engine.clone(), snapshot)
+        if snapshot.version() == self.snapshot.version() {
+            return Ok(self.clone());
+        }
+        let kept = self.kept.carried(self.version());
+        Self::new(self.location.clone(), self.engine.clone(), snapshot, kept)
     }
 
     fn new(
         location: Location,
         engine: Arc<LogEngine>,
         snapshot: SnapshotRef,
+        kept: Kept,
     ) -> Result<Self, TableError> {
         let metadata = snapshot.table_configuration().metadata();
         let raw = serde_json::to_value(metadata).map_err(|e| TableError::Damaged {
@@ -198,7 +209,7 @@ impl Table {
             snapshot: snapshot.clone(),
             schema: Arc::new(schema),
             properties: Arc::new(properties),
-            transactions: Arc::default(),
+            kept: Arc::new(kept),
             mark: Arc::default(),
         };
         crate::protocol::check_readable(&table)?;
@@ -258,16 +269,15 @@ impl Table {
 
     /// The version that `app_id` recorded with its last commit.
     pub async fn transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
-        if let Some(known) = self.transactions().get(app_id) {
-            return Ok(*known);
+        let known = self
+            .kept
+            .transaction(app_id, &self.location, self.version());
+        if let Some(known) = known.await {
+            return Ok(known);
         }
         let found = self.read_transaction_version(app_id).await?;
-        self.transactions().insert(app_id.to_string(), found);
+        self.kept.learn(app_id, found);
         Ok(found)
-    }
-
-    fn transactions(&self) -> MutexGuard<'_, HashMap<String, Option<i64>>> {
-        self.transactions.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     async fn read_transaction_version(&self, app_id: &str) -> Result<Option<i64>, TableError> {
@@ -301,9 +311,63 @@ impl Table {
     }
 
     /// The active files, a bounded batch at a time.
-    pub fn files(&self) -> impl Stream<Item = Result<Vec<DataFile>, TableError>> + Send + use<> {
+    pub fn files(&self) -> impl Stream<Item = Result<Arc<FileBatch>, TableError>> + Send + use<> {
+        let table = self.clone();
+        let known = async move {
+            let known = table.kept.files(&table.location, table.version());
+            match known.await {
+                Some(live) => {
+                    let batches = match table.check(&live).await {
+                        Ok(()) => live.batches.iter().cloned().map(Ok).collect(),
+                        Err(error) => vec![Err(error)],
+                    };
+                    futures::stream::iter(batches).left_stream()
+                }
+                None => table.replayed().right_stream(),
+            }
+        };
+        known.flatten_stream()
+    }
+
+    /// Builds for tests hold the files that were carried over against the log.
+    async fn check(&self, live: &LiveFiles) -> Result<(), TableError> {
+        if !cfg!(debug_assertions) {
+            return Ok(());
+        }
+        let mut replayed = Vec::new();
+        let mut batches = std::pin::pin!(self.replayed());
+        while let Some(batch) = batches.next().await {
+            replayed.extend(batch?.iter().cloned());
+        }
+        let mut carried: Vec<_> = live
+            .batches
+            .iter()
+            .flat_map(|b| b.iter().cloned())
+            .collect();
+        for files in [&mut replayed, &mut carried] {
+            files.sort_by(|a, b| a.log_path.cmp(&b.log_path));
+        }
+        let differing = replayed.iter().zip(&carried).find(|(a, b)| a != b);
+        if replayed.len() == carried.len() && differing.is_none() {
+            return Ok(());
+        }
+        Err(TableError::Damaged {
+            url: self.location.shown(),
+            reason: format!(
+                "{} files were carried over to version {}, {} are in its log; {differing:?}",
+                carried.len(),
+                self.version(),
+                replayed.len()
+            ),
+        })
+    }
+
+    /// The active files as the log has them; they are kept when they were asked for before.
+    fn replayed(&self) -> impl Stream<Item = Result<Arc<FileBatch>, TableError>> + Send + use<> {
         let url = self.location.shown();
         let (engine, snapshot) = (self.engine.clone(), self.snapshot.clone());
+        let kept = self.kept.clone();
+        let mut live = kept.is_asked_again().then(LiveFiles::default);
         let (sender, receiver) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
         tokio::task::spawn_blocking(move || {
             let batches = scan(&snapshot, &engine).map_err(DeltaTableError::from);
@@ -311,17 +375,14 @@ impl Table {
                 url: url.clone(),
                 source: Box::new(e),
             };
-            let mut batches = match batches {
+            let batches = match batches {
                 Ok(batches) => batches,
                 Err(error) => {
                     let _ = sender.blocking_send(Err(log(error)));
                     return;
                 }
             };
-            // A receiver that is gone wants no more.
-            while let Some(batch) = batches.next()
-                && !sender.is_closed()
-            {
+            for batch in batches {
                 let files = batch.and_then(rows).map_err(|e| log(e.into()));
                 let files = files.and_then(|batch| {
                     files_of(&batch).map_err(|reason| TableError::Damaged {
@@ -329,10 +390,20 @@ impl Table {
                         reason,
                     })
                 });
-                let is_last = files.is_err();
-                if sender.blocking_send(files).is_err() || is_last {
+                let batch = files.map(|files| Arc::new(FileBatch::new(files)));
+                let is_last = batch.is_err();
+                if let (Some(files), Ok(batch)) = (&mut live, &batch)
+                    && !files.add(batch)
+                {
+                    live = None;
+                }
+                // A receiver that is gone wants no more.
+                if sender.blocking_send(batch).is_err() || is_last {
                     return;
                 }
+            }
+            if let Some(files) = live {
+                kept.keep(files);
             }
         });
         futures::stream::unfold(receiver, |mut receiver| async move {

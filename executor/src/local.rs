@@ -71,6 +71,17 @@ pub async fn physical(
     state.create_physical_plan(logical).await
 }
 
+/// Plans `optimized`, which the optimizer has made of a logical plan, for this machine.
+pub async fn physical_of_optimized(
+    state: &SessionState,
+    optimized: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    state
+        .query_planner()
+        .create_physical_plan(optimized, state)
+        .await
+}
+
 /// Plans `logical`, all of whose expressions are typed already, for this machine: the analyzer is
 /// left out, the optimizer is not.
 pub async fn physical_of_typed(
@@ -78,10 +89,7 @@ pub async fn physical_of_typed(
     logical: LogicalPlan,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let optimized = state.optimizer().optimize(logical, state, |_, _| {})?;
-    state
-        .query_planner()
-        .create_physical_plan(&optimized, state)
-        .await
+    physical_of_optimized(state, &optimized).await
 }
 
 /// The bytes that the scans of a plan have read of their files since it began to run; `None` when that

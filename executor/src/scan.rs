@@ -34,6 +34,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use futures::TryStreamExt;
 use object_store::ObjectMeta;
+use windrow_delta::batch::FileBatch;
 use windrow_delta::changes::CHANGE_TYPE;
 use windrow_delta::prune::{FilePredicate, Pruner, record_count};
 use windrow_delta::schema::Column as TableColumn;
@@ -88,7 +89,7 @@ pub struct DeltaSource {
     name: String,
     log: ScanLog,
     /// Only these files, numbered by [`FILE_COLUMN`]; otherwise all files of the version.
-    files: Option<Arc<Vec<DataFile>>>,
+    files: Option<Arc<FileBatch>>,
     /// Files that are left out, as [`file_key`] names them.
     left_out: Option<Arc<HashSet<String>>>,
     columns: Vec<TableColumn>,
@@ -159,7 +160,7 @@ impl DeltaSource {
             table,
             name,
             log,
-            files: Some(Arc::new(files)),
+            files: Some(Arc::new(FileBatch::new(files))),
             left_out: None,
             columns,
             schema,
@@ -219,31 +220,31 @@ impl DeltaSource {
             }
         };
         let mut pruned = Pruned::default();
-        let mut take = |files: Vec<DataFile>| -> Result<(), TableError> {
+        let mut take = |files: &FileBatch| -> Result<(), TableError> {
             let keep = match &pruner {
-                Some(pruner) => pruner.may_match(&files, &url)?,
+                Some(pruner) => pruner.may_match(files, &url)?,
                 None => vec![true; files.len()],
             };
-            for (file, keep) in files.into_iter().zip(keep) {
+            for (file, keep) in files.iter().zip(keep) {
                 let index = pruned.files_total as i64;
                 pruned.files_total += 1;
                 pruned.bytes_total += file.size.unsigned_abs();
                 let left_out = self
                     .left_out
                     .as_ref()
-                    .is_some_and(|out| out.contains(&file_key(&file)));
+                    .is_some_and(|out| out.contains(&file_key(file)));
                 if keep && !left_out {
-                    pruned.files.push((index, file));
+                    pruned.files.push((index, file.clone()));
                 }
             }
             Ok(())
         };
         match &self.files {
-            Some(files) => take(files.as_ref().clone()).map_err(external)?,
+            Some(files) => take(files).map_err(external)?,
             None => {
                 let mut batches = std::pin::pin!(self.table.files());
                 while let Some(batch) = batches.try_next().await.map_err(external)? {
-                    take(batch).map_err(external)?;
+                    take(&batch).map_err(external)?;
                 }
             }
         }
@@ -345,7 +346,7 @@ impl DeltaSource {
 
 #[derive(Default)]
 struct Pruned {
-    files: Vec<(i64, DataFile)>,
+    files: Vec<(i64, Arc<DataFile>)>,
     files_total: u64,
     bytes_total: u64,
 }

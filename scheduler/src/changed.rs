@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::utils::conjunction;
+use windrow_delta::batch::FileBatch;
 use windrow_delta::changes::{self, CHANGE_TYPE, CommitChanges};
 use windrow_delta::prune::{FilePredicate, Pruner};
 use windrow_delta::state::DefinedRefresh;
@@ -337,11 +338,12 @@ fn files_that_matter(
             })
             .collect::<Vec<_>>(),
     ));
-    let mut matter = vec![false; files.len()];
     let scans = filters.on(shown);
     if scans.is_empty() {
         return Ok(files);
     }
+    let batch = FileBatch::new(files);
+    let mut matter = vec![false; batch.len()];
     for list in scans {
         let holds = conjunction(list.iter().cloned()).and_then(|predicate| {
             let df_schema = DFSchema::try_from(schema.as_ref().clone()).ok()?;
@@ -357,14 +359,14 @@ fn files_that_matter(
                     holds,
                 };
                 let pruner = Pruner::new(table.schema().clone(), predicate);
-                for (matters, may) in matter.iter_mut().zip(pruner.may_match(&files, &url)?) {
+                for (matters, may) in matter.iter_mut().zip(pruner.may_match(&batch, &url)?) {
                     *matters |= may;
                 }
             }
         }
     }
-    Ok(files
-        .into_iter()
+    Ok(batch
+        .into_files()
         .zip(matter)
         .filter(|(_, m)| *m)
         .map(|(f, _)| f)
@@ -389,15 +391,10 @@ mod tests {
     fn commit(added: &[&str], removed: &[&str], change_data: &[&str]) -> CommitChanges {
         let files = |paths: &[&str]| paths.iter().map(|p| file(p)).collect();
         CommitChanges {
-            version: 0,
             added: files(added),
             removed: files(removed),
             change_data: files(change_data),
-            moved_in: Vec::new(),
-            moved_out: Vec::new(),
-            app_ids: Vec::new(),
-            metadata_changed: false,
-            windrow: None,
+            ..CommitChanges::default()
         }
     }
 

@@ -10,6 +10,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use futures::future::try_join_all;
+use windrow_delta::batch::FileBatch;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{Pruner, Verdict};
 use windrow_delta::state::{DefinedRefresh, FlowState, SourceState};
@@ -278,9 +279,10 @@ fn may_touch(
             source: Box::new(e),
         })?;
     let pruner = Pruner::new(existing.schema().clone(), predicate);
-    let verdicts = pruner.verdicts(&files, &url)?;
-    Ok(files
-        .into_iter()
+    let batch = FileBatch::new(files);
+    let verdicts = pruner.verdicts(&batch, &url)?;
+    Ok(batch
+        .into_files()
         .zip(verdicts)
         .filter(|(_, v)| *v != Verdict::NoRow)
         .map(|(f, _)| f)

@@ -491,20 +491,46 @@ pub fn planned(bound: &Bound, target: &SchemaRef, sql: &str) -> Result<Expr, Dat
 }
 
 /// The filters that reach each scan of each source, with and without the window.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ScanFilters {
-    /// By the scan's table name; one list for each scan of it.
-    pub with_window: BTreeMap<String, Vec<Vec<Expr>>>,
-    pub without: BTreeMap<String, Vec<Vec<Expr>>>,
+    with_window: FiltersByScan,
+    without: FiltersByScan,
+    /// The optimized plan of the window's rows.
+    optimized: LogicalPlan,
 }
 
+/// By the scan's table name; one list for each scan of it.
+type FiltersByScan = BTreeMap<String, Vec<Vec<Expr>>>;
+
 impl ScanFilters {
-    /// Optimizes the plan both ways and looks at its scans.
-    pub fn of(plan: &FlowPlan) -> Result<Self, DataFusionError> {
+    /// Optimizes the plan both ways, side by side, and looks at its scans.
+    pub async fn of(plan: &FlowPlan) -> Result<Self, DataFusionError> {
+        let optimized = |logical: LogicalPlan| {
+            let state = plan.bound.state.clone();
+            let run = tokio::task::spawn_blocking(move || state.optimize(&logical));
+            async move {
+                run.await
+                    .map_err(|e| DataFusionError::External(Box::new(e)))?
+            }
+        };
+        let (with_window, without) = (optimized(plan.windowed()?), optimized(plan.rows.clone()));
+        let (with_window, without) = futures::try_join!(with_window, without)?;
         Ok(Self {
-            with_window: scan_filters(plan, &plan.windowed()?)?,
-            without: scan_filters(plan, &plan.rows)?,
+            with_window: filters_of(&with_window)?,
+            without: filters_of(&without)?,
+            optimized: with_window,
         })
+    }
+
+    /// The optimized plan of the window's rows, where these are what `plan` computes anew.
+    pub fn optimized(&self, plan: &FlowPlan) -> Option<LogicalPlan> {
+        let Scope {
+            part,
+            keys,
+            appends,
+        } = &plan.scope;
+        let is_whole = part.is_none() && keys.is_none() && !appends;
+        is_whole.then(|| self.optimized.clone())
     }
 
     /// Whether the window puts a filter on every scan of the source.
@@ -552,13 +578,18 @@ impl ScanFilters {
     }
 }
 
-/// The filters on the scans of an optimized plan.
-pub fn scan_filters(
+/// How many filters reach the scans of a plan.
+pub fn count_scan_filters(
     plan: &FlowPlan,
     logical: &LogicalPlan,
-) -> Result<BTreeMap<String, Vec<Vec<Expr>>>, DataFusionError> {
-    let optimized = plan.bound.state.optimize(logical)?;
-    let mut found: BTreeMap<String, Vec<Vec<Expr>>> = BTreeMap::new();
+) -> Result<usize, DataFusionError> {
+    let filters = filters_of(&plan.bound.state.optimize(logical)?)?;
+    Ok(filters.values().flatten().map(Vec::len).sum())
+}
+
+/// The filters on the scans of an optimized plan.
+fn filters_of(optimized: &LogicalPlan) -> Result<FiltersByScan, DataFusionError> {
+    let mut found = FiltersByScan::new();
     optimized.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             found

@@ -10,7 +10,7 @@ use crate::flow::{FlowPlan, ScanFilters, Scope};
 use crate::incremental;
 use crate::learned::Learned;
 use crate::report::{ChangeDataRead, Considered, Problem};
-use crate::run::Work;
+use crate::run::{RowsForm, Work};
 use crate::update::Inner;
 
 /// How a flow will be refreshed.
@@ -44,13 +44,15 @@ impl Inner {
                 help: None,
             }
         };
-        let state = match &plan.existing {
-            Some(existing) => FlowState::load(existing, &flow.name)
-                .await
-                .map_err(table_problem)?,
-            None => None,
+        let state = async {
+            match &plan.existing {
+                Some(existing) => FlowState::load(existing, &flow.name).await,
+                None => Ok(None),
+            }
         };
-        let filters = ScanFilters::of(plan).map_err(query_problem)?;
+        let (state, filters) = futures::join!(state, ScanFilters::of(plan));
+        let state = state.map_err(table_problem)?;
+        let filters = filters.map_err(query_problem)?;
         let gathered = facts::gather(
             plan,
             state.as_ref(),
@@ -76,13 +78,13 @@ impl Inner {
                 .is_some_and(|d| d.reasons == [FallbackReason::UnsupportedReplaceWherePredicate]);
         let uncovered = gathered.uncovered.clone().filter(|_| grew);
         let (mut considered, mut change_data) = (Vec::new(), Vec::new());
-        let work = match decided.filter(|_| uncovered.is_none()) {
+        let mut work = match decided.filter(|_| uncovered.is_none()) {
             Some(decision) => Work {
                 rows: match decision.technique {
                     Technique::NoOp => None,
                     _ => Some(plan.windowed().map_err(query_problem)?),
                 },
-                typed: false,
+                form: RowsForm::Logical,
                 decision,
                 bytes_read: 0,
             },
@@ -108,7 +110,10 @@ impl Inner {
                         change_data = chosen.change_data;
                         Work {
                             rows: chosen.rows,
-                            typed: chosen.typed,
+                            form: match chosen.typed {
+                                true => RowsForm::Typed,
+                                false => RowsForm::Logical,
+                            },
                             decision: chosen.decision,
                             bytes_read: chosen.bytes_read,
                         }
@@ -122,7 +127,7 @@ impl Inner {
                         considered = incremental::not_told(&message);
                         Work {
                             rows: Some(plan.windowed().map_err(query_problem)?),
-                            typed: false,
+                            form: RowsForm::Logical,
                             decision: decision_for(vec![FallbackReason::PlanNotIncrementalizable]),
                             bytes_read: 0,
                         }
@@ -130,6 +135,11 @@ impl Inner {
                 }
             }
         };
+        if work.decision.technique == Technique::CompleteRecompute
+            && let Some(optimized) = filters.optimized(plan)
+        {
+            work.form = RowsForm::Optimized(Box::new(optimized));
+        }
         if policy == RefreshPolicy::IncrementalStrict {
             check_strict(&flow.name, &work.decision.reasons)?;
         }

@@ -5,6 +5,7 @@
 //! that can hold a row of the window, and none changes what the table is, the same actions are right
 //! for the next free version too. What to do when they are not is the caller's business.
 
+use windrow_delta::batch::FileBatch;
 use windrow_delta::changes::{self, CommitChanges};
 use windrow_delta::prune::{Pruner, Verdict};
 use windrow_delta::state::app_id;
@@ -36,7 +37,7 @@ pub async fn past(
         })?;
     let pruner = Pruner::new(target.schema().clone(), predicate);
     let apart = |commit: &CommitChanges| -> Result<bool, TableError> {
-        if commit.metadata_changed || commit.app_ids.contains(&app_id(flow)) {
+        if commit.metadata_changed || commit.transactions.contains_key(&app_id(flow)) {
             return Ok(false);
         }
         for files in [
@@ -45,7 +46,7 @@ pub async fn past(
             &commit.moved_in,
             &commit.moved_out,
         ] {
-            let verdicts = pruner.verdicts(files, &url)?;
+            let verdicts = pruner.verdicts(&FileBatch::new(files.iter().cloned()), &url)?;
             if verdicts.iter().any(|v| *v != Verdict::NoRow) {
                 return Ok(false);
             }

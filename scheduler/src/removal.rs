@@ -205,7 +205,11 @@ async fn by_the_log(
             Some(pruner) => pruner.verdicts(&files, &url)?,
             None => vec![Verdict::EveryRow; files.len()],
         };
-        for (file, verdict) in files.into_iter().zip(verdicts) {
+        for (file, verdict) in files.iter().zip(verdicts) {
+            if verdict == Verdict::NoRow {
+                continue;
+            }
+            let file = DataFile::clone(file);
             match verdict {
                 Verdict::NoRow => {}
                 // Which rows have a key of the scope is not in the log.

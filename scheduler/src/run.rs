@@ -35,7 +35,7 @@ use crate::removal::{Removal, RemovalPlanner};
 use crate::report::{FlowMetrics, Problem, SourceReport};
 use crate::slicing::{self, Slicing};
 use crate::spans;
-use crate::stager::Stager;
+use crate::stager::{SliceRows, Stager};
 
 /// How often a removal is planned against newer versions before the flow gives up.
 const COMMIT_TRIES: u32 = 40;
@@ -125,12 +125,30 @@ fn help_for(code: &str) -> Option<String> {
     }
 }
 
+/// How far a plan of rows is on its way to a physical one.
+pub enum RowsForm {
+    Logical,
+    /// All of its expressions are typed.
+    Typed,
+    /// There is an optimized plan of the same rows.
+    Optimized(Box<LogicalPlan>),
+}
+
+impl RowsForm {
+    /// The form of a plan that makes a choice of the same rows.
+    fn of_parts(&self) -> Self {
+        match self {
+            Self::Typed => Self::Typed,
+            Self::Logical | Self::Optimized(_) => Self::Logical,
+        }
+    }
+}
+
 /// The rows that a flow writes and the window that it takes away.
 pub struct Work {
     /// What is staged; `None` when nothing is computed.
     pub rows: Option<LogicalPlan>,
-    /// The rows' expressions are typed already.
-    pub typed: bool,
+    pub form: RowsForm,
     pub decision: Decision,
     /// Bytes that were read to find out what changed.
     pub bytes_read: u64,
@@ -210,7 +228,7 @@ async fn stage_and_commit(
     let mut target = plan.existing.clone();
     let mut planned = None;
     if let Some(rows) = &work.rows {
-        let whole = physical(plan, work, rows.clone()).await?;
+        let whole = physical(plan, &work.form, rows.clone()).await?;
         (sources, scanned) = source_reports(plan, filters);
         if may_replan && joins_may_not_fit(rows, &sources, context.memory_limit) {
             return Err(Stopped::NeedsSpillingJoins);
@@ -233,14 +251,12 @@ async fn stage_and_commit(
             scanned,
         )?;
         metrics.num_slices = slices.len() as u64;
-        let mut parts = vec![whole];
-        if slices.len() > 1 {
-            parts.clear();
-            for slice in slices {
-                parts.push(physical(plan, work, slice).await?);
-            }
-        }
-        let staging = stager.stage_slices(parts, scanned, context.slicing.parallel);
+        let parts = match slices.len() {
+            0 | 1 => vec![SliceRows::Planned(whole)],
+            _ => slices.into_iter().map(SliceRows::ToPlan).collect(),
+        };
+        let parallel = context.slicing.parallel;
+        let staging = stager.stage_slices(parts, work.form.of_parts(), scanned, parallel);
         let (staged, removal) = futures::join!(staging, removal);
         let staged = staged?;
         metrics.num_output_rows = staged.iter().map(|f| f.rows.unsigned_abs()).sum();
@@ -434,14 +450,16 @@ async fn stage_and_commit(
     }))
 }
 
-async fn physical(
+pub(crate) async fn physical(
     plan: &FlowPlan,
-    work: &Work,
+    form: &RowsForm,
     rows: LogicalPlan,
 ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-    match work.typed {
-        true => local::physical_of_typed(&plan.bound.state, rows).await,
-        false => local::physical(&plan.bound.state, &rows).await,
+    let state = &plan.bound.state;
+    match form {
+        RowsForm::Logical => local::physical(state, &rows).await,
+        RowsForm::Typed => local::physical_of_typed(state, rows).await,
+        RowsForm::Optimized(optimized) => local::physical_of_optimized(state, optimized).await,
     }
 }
 

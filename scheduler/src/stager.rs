@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::DataFusionError;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_plan::ExecutionPlan;
@@ -23,12 +23,19 @@ use crate::evolve::Fill;
 use crate::flow::{FlowPlan, planned};
 use crate::project::ProjectTable;
 use crate::removal::{Removal, kept_rows};
-use crate::run::{RunContext, Stopped};
+use crate::run::{RowsForm, RunContext, Stopped, physical};
 use crate::spans;
 
 /// Bytes of files that were staged, since the process began.
 pub(crate) static STAGED_BYTES: windrow_delta::figures::Counter =
     windrow_delta::figures::Counter::new();
+
+/// The rows of a slice.
+pub(crate) enum SliceRows {
+    Planned(Arc<dyn ExecutionPlan>),
+    /// Planned when its turn comes: of ten thousand slices only those that run take memory.
+    ToPlan(LogicalPlan),
+}
 
 /// Stages files for one flow and remembers them.
 pub(crate) struct Stager<'a> {
@@ -119,18 +126,23 @@ impl<'a> Stager<'a> {
     /// Stages the window's rows, slice by slice, at most `parallel` of them at a time.
     pub(crate) async fn stage_slices(
         &mut self,
-        slices: Vec<Arc<dyn ExecutionPlan>>,
+        slices: Vec<SliceRows>,
+        form: RowsForm,
         input_bytes: u64,
         parallel: usize,
     ) -> Result<Vec<StagedFile>, DataFusionError> {
         let count = slices.len();
         let outcomes: Vec<_> = {
-            let this = &*self;
-            let running: Vec<_> = slices
-                .into_iter()
-                .enumerate()
-                .map(|(number, rows)| this.slice(number, count, rows, input_bytes).boxed())
-                .collect();
+            let (this, form) = (&*self, &form);
+            let slice = |(number, rows)| async move {
+                let rows = match rows {
+                    SliceRows::Planned(rows) => rows,
+                    SliceRows::ToPlan(rows) => physical(this.plan, form, rows).await?,
+                };
+                this.slice(number, count, rows, input_bytes).await
+            };
+            let slices = slices.into_iter().enumerate();
+            let running: Vec<_> = slices.map(|part| slice(part).boxed()).collect();
             futures::stream::iter(running)
                 .buffered(parallel.max(1))
                 .collect()

@@ -31,7 +31,7 @@ use crate::report::{
     Effect, FlowMetrics, FlowReport, FlowStatus, Problem, SliceOutcome, Slices, UpdateReport,
     UpdateState,
 };
-use crate::run::{Done, RunContext, SliceRun, Stopped, run_flow};
+use crate::run::{Done, RunContext, SliceRun, Stopped, physical, run_flow};
 use crate::selection::{check_settings, engine_options, select};
 use crate::slicing::Slicing;
 use crate::spans;
@@ -732,12 +732,7 @@ impl Inner {
         let mut report = self.blank(index, FlowStatus::Planned, None);
         self.describe(plan, &prepared, &mut report);
         if let Some(rows) = &prepared.work.rows {
-            let state = &plan.bound.state;
-            let planned = if prepared.work.typed {
-                windrow_executor::local::physical_of_typed(state, rows.clone()).await
-            } else {
-                windrow_executor::local::physical(state, rows).await
-            };
+            let planned = physical(plan, &prepared.work.form, rows.clone()).await;
             planned.map_err(|e| {
                 let (code, message) = words_of(&e);
                 Problem {
@@ -946,7 +941,7 @@ async fn rows_outside(plan: &FlowPlan, existing: &Table) -> Result<u64, Problem>
     {
         let mut batches = std::pin::pin!(existing.files());
         while let Some(files) = batches.try_next().await.map_err(table_problem)? {
-            for file in files {
+            for file in files.iter() {
                 let rows = windrow_delta::prune::record_count(file.stats.as_deref()).unwrap_or(1);
                 let gone = file
                     .deletion_vector

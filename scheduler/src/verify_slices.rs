@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit}
 use windrow_executor::local;
 use windrow_flows::render;
 
-use crate::flow::{FlowPlan, scan_filters};
+use crate::flow::{FlowPlan, count_scan_filters};
 
 /// With more days than this, slices are months.
 const MOST_DAYS: usize = 93;
@@ -125,14 +125,7 @@ fn reaches_a_source(
     let filtered = LogicalPlanBuilder::from(plan.rows.clone())
         .filter(own(column).eq(lit(probe)))?
         .build()?;
-    let (with, without) = (
-        scan_filters(plan, &filtered)?,
-        scan_filters(plan, &plan.rows)?,
-    );
-    let count = |filters: &std::collections::BTreeMap<String, Vec<Vec<Expr>>>| -> usize {
-        filters.values().flatten().map(Vec::len).sum()
-    };
-    Ok(count(&with) > count(&without))
+    Ok(count_scan_filters(plan, &filtered)? > count_scan_filters(plan, &plan.rows)?)
 }
 
 async fn distinct(
