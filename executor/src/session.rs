@@ -186,6 +186,7 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// columns: through an outer join it takes a column of one side for the like-named one of the
 /// other. What filters a scan can use has reached it in the logical plan already.
 fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let last: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(spark::FloatComparisons);
     PhysicalOptimizer::new()
         .rules
         .into_iter()
@@ -194,6 +195,7 @@ fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync
             "ProjectionPushdown" => Arc::new(BesideLambdas { rule }),
             _ => rule,
         })
+        .chain([last])
         .collect()
 }
 

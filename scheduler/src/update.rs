@@ -20,7 +20,7 @@ use windrow_flows::refresh::Technique;
 use crate::bind::{Sources, Upstream, open_targets, words_of};
 use crate::config::PipelineConfig;
 use crate::engine::{InProcess, StageEngine};
-use crate::events::{self, Level, Pending, PendingTarget, Recorder, RunningHere};
+use crate::events::{Level, Recorder, RunningHere};
 use crate::flow::{FlowContext, FlowPlan, FlowRequest, plan_flow, source_reports};
 use crate::lease::Fence;
 use crate::planning::Prepared;
@@ -99,6 +99,7 @@ pub(crate) struct Inner {
     pub(crate) recorder: Recorder,
     /// Plans that were made to check them and still hold, by flow.
     checked: Mutex<BTreeMap<usize, FlowPlan>>,
+    pub(crate) noted: tokio::sync::OnceCell<Result<(), Problem>>,
     _here: RunningHere,
 }
 
@@ -190,6 +191,7 @@ impl Update {
                 existing,
                 recorder,
                 checked: Mutex::default(),
+                noted: tokio::sync::OnceCell::new(),
                 _here: RunningHere::new(&id),
                 id,
             }),
@@ -416,13 +418,33 @@ impl Update {
 
     /// Runs the selected flows and writes the event log.
     pub async fn run(&self, progress: Arc<dyn Progress>) -> UpdateReport {
-        let inner = &self.inner;
-        if let Err(problem) = self.begin().await {
+        self.record_definitions();
+        // Flows are planned while the note is left, and wait for it before they write.
+        let (noted, flows) = futures::join!(self.inner.noted(), self.run_flows(&progress));
+        if let Err(problem) = noted {
             return UpdateReport {
                 error: Some(problem),
                 ..self.report(UpdateState::Failed, Vec::new())
             };
         }
+        let failed = flows.iter().any(|f| f.status != FlowStatus::Completed);
+        let state = if failed {
+            UpdateState::Failed
+        } else {
+            UpdateState::Completed
+        };
+        let mut report = self.report(state, flows);
+        if let Err(problem) = self.end(state).await {
+            report.warnings.push(format!(
+                "warning: the event log was not written: {}",
+                problem.message
+            ));
+        }
+        report
+    }
+
+    async fn run_flows(&self, progress: &Arc<dyn Progress>) -> Vec<FlowReport> {
+        let inner = &self.inner;
         let mut upstream = self.upstream_at_start();
         let mut reports: BTreeMap<usize, FlowReport> = BTreeMap::new();
         let mut running: JoinSet<(usize, FlowReport, Option<Table>)> = JoinSet::new();
@@ -511,144 +533,14 @@ impl Update {
                 }
             }
         }
-        let flows: Vec<FlowReport> = reports.into_values().collect();
-        let failed = flows.iter().any(|f| f.status != FlowStatus::Completed);
-        let state = if failed {
-            UpdateState::Failed
-        } else {
-            UpdateState::Completed
-        };
-        let mut report = self.report(state, flows);
-        if let Err(problem) = self.end(state).await {
-            report.warnings.push(format!(
-                "warning: the event log was not written: {}",
-                problem.message
-            ));
-        }
-        report
-    }
-
-    pub(crate) async fn begin(&self) -> Result<(), Problem> {
-        let inner = &self.inner;
-        let config = &inner.project.config;
-        let table_problem = |e: windrow_delta::TableError| Problem {
-            code: e.code().into(),
-            message: e.to_string(),
-            help: Some("check `storage` and the access to it".into()),
-        };
-        let state = inner.session().map_err(|e| Problem {
-            code: "SESSION_NOT_STARTED".into(),
-            message: e,
-            help: None,
-        })?;
-        let log =
-            events::log_location(&config.storage, &config.store_options).map_err(table_problem)?;
-        let (recovered, before) = futures::join!(
-            events::recover(&state, &config.storage, &config.store_options),
-            Table::open(&log, None)
-        );
-        let recovered = recovered.map_err(table_problem)?;
-        for id in recovered {
-            tracing::info!(
-                update = id,
-                "events of an update whose process had ended were written"
-            );
-        }
-        let names: Vec<&str> = inner
-            .selected
-            .iter()
-            .map(|i| inner.project.flows[*i].name.as_str())
-            .collect();
-        inner.recorder.add(
-            "create_update",
-            None,
-            Level::Info,
-            format!("update {} of pipeline {}", inner.id, config.name),
-            json!({"now": inner.clock.to_rfc3339_opts(SecondsFormat::AutoSi, true), "flows": names,
-                "overrides": inner.requests.iter().filter_map(|(i, r)| Some(json!({
-                    "flow": inner.project.flows[*i].name,
-                    "predicate": r.override_predicate.as_ref()?.text}))).collect::<Vec<_>>(),
-                "full_refresh": inner.requests.iter().filter(|(_, r)| r.full_refresh)
-                    .map(|(i, _)| inner.project.flows[*i].name.clone()).collect::<Vec<_>>()}),
-        );
-        for table in &inner.project.tables {
-            inner.recorder.add(
-                "dataset_definition",
-                None,
-                Level::Info,
-                format!("table {}", table.shown),
-                json!({"dataset": table.shown, "location": table.location.to_string(),
-                    "dataset_type": if table.definition.kind == TableKind::MaterializedView
-                        { "MATERIALIZED_VIEW" } else { "STREAMING_TABLE" },
-                    "num_flows": table.flows.len()}),
-            );
-        }
-        for flow in &inner.project.flows {
-            let target = &inner.project.tables[flow.table].shown;
-            inner.recorder.add(
-                "flow_definition",
-                Some((&flow.name, target)),
-                Level::Info,
-                format!("flow {} into {target}", flow.name),
-                json!({"flow_type": flow.definition.kind.word(), "output_dataset": target,
-                    "language": "SQL", "comment": flow.definition.comment}),
-            );
-        }
-        inner.progress("RUNNING", Level::Info);
-        let log_version = before.map_err(table_problem)?.map_or(-1, |t| t.version());
-        let targets = inner
-            .selected
-            .iter()
-            .map(|i| {
-                let flow = &inner.project.flows[*i];
-                let table = &inner.project.tables[flow.table];
-                PendingTarget {
-                    flow: flow.name.clone(),
-                    dataset: table.shown.clone(),
-                    url: table.location.to_string(),
-                    version: inner.existing.get(&flow.table).map_or(-1, Table::version),
-                }
-            })
-            .collect();
-        let pending = Pending::new(&inner.recorder, log_version, targets);
-        events::leave_note(&config.storage, &config.store_options, &pending)
-            .await
-            .map_err(table_problem)
-    }
-
-    pub(crate) async fn end(&self, state: UpdateState) -> Result<(), Problem> {
-        let inner = &self.inner;
-        let config = &inner.project.config;
-        let level = match state {
-            UpdateState::Completed => Level::Info,
-            UpdateState::Canceled => Level::Warn,
-            _ => Level::Error,
-        };
-        inner.progress(state.word(), level);
-        let problem = |e: windrow_delta::TableError| Problem {
-            code: e.code().into(),
-            message: e.to_string(),
-            help: None,
-        };
-        crate::failpoint::reached("before_events");
-        let session = inner.session().map_err(|e| Problem {
-            code: "SESSION_NOT_STARTED".into(),
-            message: e,
-            help: None,
-        })?;
-        let log = events::log_location(&config.storage, &config.store_options).map_err(problem)?;
-        events::append(&session, &log, &inner.id, &inner.recorder.events())
-            .await
-            .map_err(problem)?;
-        crate::failpoint::reached("after_events");
-        events::take_note(&config.storage, &config.store_options, &inner.id)
-            .await
-            .map_err(problem)
+        reports.into_values().collect()
     }
 }
 
 impl Inner {
-    fn session(&self) -> Result<datafusion::execution::session_state::SessionState, String> {
+    pub(crate) fn session(
+        &self,
+    ) -> Result<datafusion::execution::session_state::SessionState, String> {
         self.engine
             .session(self.clock, self.project.time_zone(), false)
             .map_err(|e| e.to_string())
@@ -850,6 +742,7 @@ impl Inner {
                 change_data: _,
             } = prepared;
             let may_replan = !attempt.spilling_joins;
+            self.noted().await?;
             match run_flow(&context, &plan, work, state, &filters, may_replan).await {
                 Ok(done) => return Ok(done),
                 Err(Stopped::Failed(problem)) => return Err(problem),

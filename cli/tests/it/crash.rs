@@ -491,6 +491,68 @@ fn the_window_changes_while_a_part_of_it_is_refreshed() {
     });
 }
 
+/// Strangers append, delete and compact between the slices of a backfill, which carries its list of
+/// files from slice to slice: what they did outside the range stays, and nothing is there twice.
+#[test]
+fn strangers_commit_between_the_slices_of_a_backfill() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let start = prepared(&scratch.path().join("start"), 5).await?;
+        let clean = twin(&start, &scratch.path().join("clean"))?;
+        let range: Vec<&str> = "--flow t --from 2026-03-01 --to 2026-03-09 --by day --parallel 1"
+            .split(' ')
+            .chain(NOW)
+            .collect();
+        clean.call("backfill", &range).await?.expect_exit(0)?;
+        let row = |day: &str, k: &str, x: &str| [day, k, x].map(|v| Some(v.to_string())).to_vec();
+        let mut expected = clean.lake.all_rows(&target("t")).await?;
+        let before = expected.len();
+        expected.retain(|r| *r != row("2026-02-01", "1", "-1"));
+        if expected.len() + 1 != before {
+            return Err("the row that is to be deleted is not there".into());
+        }
+        expected.push(row("2026-01-07", "1", "-6"));
+
+        let version = || async {
+            let table = start.lake.open(&target("t")).await;
+            table.map(|table| table.version())
+        };
+        let begun = version().await?;
+        let hold = scratch.path().join("hold");
+        std::fs::write(&hold, "").map_err(words)?;
+        let variables = [
+            ("WINDROW_HOLD_AT", "before_commit#5"),
+            ("WINDROW_HOLD_WHILE", &hold.to_string_lossy()),
+        ];
+        let mut child = start.start("backfill", &range, &variables)?;
+        while version().await? != begun.map(|v| v + 4) {
+            if let Some(status) = child.try_wait().map_err(words)? {
+                return Err(format!(
+                    "it ended with {status} before four slices were done"
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The first is outside of the range; the second is in a slice to come, which replaces it.
+        let foreign = "SELECT DATE '2026-01-07' AS d, 1 AS k, -6 AS x UNION ALL SELECT DATE '2026-03-07', 1, -5";
+        append(&start, &target("t"), foreign).await?;
+        let gone = "d = DATE '2026-02-01'";
+        start.lake.delete(&target("t"), Some(gone)).await?;
+        if start.lake.optimize(&target("t"), &[]).await? == 0 {
+            return Err("nothing was compacted".into());
+        }
+        std::fs::remove_file(&hold).map_err(words)?;
+        crate::program::end(child).await?.expect_exit(0)?;
+        if version().await? != begun.map(|v| v + 8 + 3) {
+            return Err(format!("{:?} after {begun:?}", version().await?));
+        }
+        match cells::difference(&start.lake.all_rows(&target("t")).await?, &expected) {
+            None => vacuumed(&start).await,
+            Some(difference) => Err(difference),
+        }
+    });
+}
+
 /// A backfill that dies right after a slice's commit goes on with the next one: the log knows what
 /// the ledger did not live to say.
 #[test]

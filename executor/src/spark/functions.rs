@@ -9,15 +9,17 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 
 use super::scalar::{Definition, Param, Params, Scalar};
 use super::{
-    arithmetic, array, bits, cast, clock, conditional, datetime, encode, floats, generate, hash,
-    interval, json, json_rows, map, math, nested, regex, sequence, stamp, text, unnest, words,
+    arithmetic, array, bits, cast, clock, compare, conditional, datetime, encode, floats, generate,
+    hash, interval, json, json_rows, map, math, nested, regex, sequence, stamp, text, unnest,
+    words,
 };
 
 /// The table entries of all functions that have one.
 fn definitions() -> impl Iterator<Item = &'static Definition> {
-    let tables: [&'static [Definition]; 20] = [
+    let tables: [&'static [Definition]; 21] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
+        compare::FUNCTIONS,
         datetime::FUNCTIONS,
         floats::FUNCTIONS,
         unnest::FUNCTIONS,

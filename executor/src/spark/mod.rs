@@ -14,6 +14,7 @@ mod bounds;
 mod cast;
 mod cast_nested;
 mod clock;
+mod compare;
 mod conditional;
 mod datetime;
 mod ddl;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 
 pub use access::FieldAccess;
 pub use bounds::ColumnBounds;
+pub use compare::FloatComparisons;
 use datafusion::common::config::{ConfigOptions, Dialect};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::FunctionRegistry;
