@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use datafusion::arrow::array::{Array, ArrayRef, UInt64Array, new_empty_array};
+use datafusion::arrow::array::{ArrayRef, UInt64Array, new_empty_array};
 use datafusion::arrow::compute::kernels::cast_utils::{Parser, parse_decimal};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Decimal128Type, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -85,10 +85,10 @@ impl FileBatch {
             let text = text.and_then(Option::as_deref);
             values.push(partition::value(text, &column.data_type)?);
         }
-        let rows = self.rows();
-        let null_counts = values.iter().enumerate().map(|(i, value)| {
-            let rows = rows.is_valid(i).then(|| rows.value(i));
-            if value.is_null() { rows } else { Some(0) }
+        // Only a file whose value is null has to be looked into for the count of its rows.
+        let null_counts = self.iter().zip(&values).map(|(file, value)| {
+            let rows = || record_count(file.stats.as_deref());
+            if value.is_null() { rows() } else { Some(0) }
         });
         let null_counts = null_counts.collect();
         let values = array(values, &column.data_type)?;

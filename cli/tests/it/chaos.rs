@@ -21,7 +21,7 @@ use crate::s3::{Faulty, Server};
 use crate::{Outcome, program, words};
 
 const LANES: u64 = 3;
-const PLACEMENTS: u64 = 30;
+const PLACEMENTS: u64 = 100;
 const NOW: &str = "2026-03-10T00:00:00Z";
 /// A placement that takes longer hangs. A client that waits for its scheduler gives up before.
 const LIMIT: Duration = Duration::from_secs(300);

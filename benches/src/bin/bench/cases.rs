@@ -59,6 +59,8 @@ pub struct Bench {
     /// Instead of each measurement's own scale factor.
     pub scale: Option<f64>,
     pub repeat: usize,
+    /// Of a core, that each executor of `scaling` gets.
+    pub share: Option<f64>,
 }
 
 /// A flow over a lineitem table, with all of its history in the target.
@@ -85,6 +87,7 @@ impl Bench {
             "choice",
             "expressions",
             "cluster",
+            "scaling",
             "queue",
             "idle",
         ];
@@ -118,6 +121,7 @@ impl Bench {
                 }
                 "choice" => measurements.extend(self.choice().await?),
                 "cluster" => measurements.extend(self.cluster().await?),
+                "scaling" => measurements.push(self.scaling().await?),
                 "queue" => measurements.push(self.queue().await?),
                 _ => measurements.push(self.idle().await?),
             }

@@ -17,6 +17,7 @@ use crate::cases::{
 };
 use crate::measure::{self, Sample};
 use crate::report::{Measurement, Target};
+use crate::share::Share;
 use crate::synthetic;
 
 /// How long processes may take to find each other.
@@ -33,6 +34,8 @@ const TICKS: f64 = 100.0;
 struct Cluster {
     scheduler: Child,
     executors: Vec<Child>,
+    /// Of executors that get a share of a core. Dropped after they have ended.
+    shares: Vec<Share>,
     address: String,
     _home: tempfile::TempDir,
 }
@@ -47,7 +50,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    fn start(bench: &Bench, executors: usize, slots: usize) -> Outcome<Self> {
+    fn start(bench: &Bench, executors: usize, slots: usize, share: Option<f64>) -> Outcome<Self> {
         let home = tempfile::tempdir_in(&bench.cache)?;
         let mut scheduler = Command::new(&bench.windrow)
             .args(["scheduler", "--bind", "127.0.0.1:0", "--storage"])
@@ -69,6 +72,7 @@ impl Cluster {
         let mut cluster = Self {
             scheduler,
             executors: Vec::new(),
+            shares: Vec::new(),
             address: address.ok_or("the scheduler does not listen")?,
             _home: home,
         };
@@ -82,7 +86,11 @@ impl Cluster {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()?;
+            let pid = executor.id();
             cluster.executors.push(executor);
+            if let Some(share) = share {
+                cluster.shares.push(Share::hold(pid, share)?);
+            }
         }
         let begun = Instant::now();
         while cluster.figure("windrow_executors")? != executors as f64 {
@@ -143,13 +151,12 @@ impl Cluster {
 }
 
 impl Bench {
-    /// Seven years and one day of daily sums, on one executor and in one process; and a backfill on two
-    /// executors and on one.
+    /// Seven years and one day of daily sums, on one executor and in one process.
     pub async fn cluster(&self) -> Outcome<Vec<Measurement>> {
         let scale = self.scale.unwrap_or(1.0);
         let lake = self.lake(scale).await?;
         let daily = self.history(&lake, scale, DAILY, &[])?;
-        let one = Cluster::start(self, 1, 2)?;
+        let one = Cluster::start(self, 1, 2, None)?;
         let mut measurements = Vec::new();
         for (name, predicate, target) in [
             (
@@ -186,9 +193,16 @@ impl Bench {
                 more: Vec::new(),
             });
         }
-        drop(one);
+        Ok(measurements)
+    }
+
+    /// A backfill on two executors and on one.
+    pub async fn scaling(&self) -> Outcome<Measurement> {
+        let scale = self.scale.unwrap_or(1.0);
+        let lake = self.lake(scale).await?;
         let rows = self.history(&lake, scale, LINES, &["ship_date"])?;
-        let (one, two) = (Cluster::start(self, 1, 1)?, Cluster::start(self, 2, 1)?);
+        let one = Cluster::start(self, 1, 1, self.share)?;
+        let two = Cluster::start(self, 2, 1, self.share)?;
         let range = [
             "--flow",
             "flow_rows",
@@ -205,8 +219,11 @@ impl Bench {
             |work| self.on_copy(&two, "backfill", &rows, work, &more),
             |work| self.on_copy(&one, "backfill", &rows, work, &more),
         )?;
-        measurements.push(Measurement {
-            name: format!("two executors, SF {scale}"),
+        let held = self
+            .share
+            .map(|share| format!(", each with {share} of a core"));
+        Ok(Measurement {
+            name: format!("two executors{}, SF {scale}", held.unwrap_or_default()),
             against: "one executor does the same backfill, month by month",
             windrow,
             baseline,
@@ -215,8 +232,7 @@ impl Bench {
                 ..Target::default()
             },
             more: Vec::new(),
-        });
-        Ok(measurements)
+        })
     }
 
     /// One update of very many slices: what the scheduler needs for them.
@@ -243,7 +259,7 @@ impl Bench {
             synthetic::write_source_of(&lake.join("synthetic/events"), END, slices, 1).await?;
             complete(&home)?;
         }
-        let cluster = Cluster::start(self, 1, 2)?;
+        let cluster = Cluster::start(self, 1, 2, None)?;
         let before = cluster.busy()?;
         let work = tempfile::tempdir_in(&self.cache)?;
         let more = ["--by", "day", "--parallel", "4"];
@@ -295,7 +311,7 @@ impl Bench {
             measure::run(&mut self.command("run", &history.pipeline, &history.storage))?;
             complete(&home)?;
         }
-        let cluster = Cluster::start(self, 0, 0)?;
+        let cluster = Cluster::start(self, 0, 0, None)?;
         let work = tempfile::tempdir_in(&self.cache)?;
         let storage = work.path().join("storage");
         link_tree(&history.storage, &storage)?;

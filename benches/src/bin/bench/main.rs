@@ -1,5 +1,5 @@
 //! Measures Windrow against plain DataFusion: `bench [NAME] [--scale N] [--repeat N] [--windrow PATH]
-//! [--cache DIR]`. See the README beside the crate.
+//! [--cache DIR] [--share PART]`. See the README beside the crate.
 //!
 //! Both sides are processes of their own that run in turn; what is told are medians, ratios and peaks.
 
@@ -10,6 +10,7 @@ mod expressions;
 mod measure;
 mod refresh;
 mod report;
+mod share;
 mod synthetic;
 
 use std::error::Error;
@@ -19,8 +20,8 @@ use std::process::ExitCode;
 use cases::Bench;
 
 const USAGE: &str = "\
-usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice|expressions|cluster|queue|idle] [--scale N] [--repeat N] \
-[--windrow PATH] [--cache DIR]";
+usage: bench [window|nothing|planning|years|incremental|update100|noop20|growth|choice|expressions|cluster|scaling|queue|idle] [--scale N] [--repeat N] \
+[--windrow PATH] [--cache DIR] [--share PART]";
 
 /// Windrow's allocator, so that the baseline has the same.
 #[global_allocator]
@@ -53,6 +54,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         cache: std::env::temp_dir().join("windrow-bench"),
         scale: None,
         repeat: 5,
+        share: None,
     };
     let mut name = None;
     let mut arguments = arguments.iter();
@@ -61,6 +63,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         match argument.as_str() {
             "--scale" => bench.scale = Some(value()?.parse()?),
             "--repeat" => bench.repeat = value()?.parse::<usize>()?.max(1),
+            "--share" => bench.share = Some(value()?.parse()?),
             "--windrow" => bench.windrow = PathBuf::from(value()?),
             "--cache" => bench.cache = std::path::absolute(value()?)?,
             option if option.starts_with('-') || name.is_some() => return Err(USAGE.into()),
