@@ -1,6 +1,7 @@
 //! The way to a scheduler: its address, TLS, the token, and what its refusals say. One that waits for
 //! its turn is asked again until it has it.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use anstream::eprintln;
@@ -17,6 +18,7 @@ use windrow_scheduler::service::server::{LARGEST_ANSWER, choose_cryptography};
 use super::plain;
 
 const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TRIES: u32 = 4;
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How long a scheduler that was there before may be away, unless `WINDROW_SCHEDULER_PATIENCE` says.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -61,7 +63,7 @@ impl Connection {
                 .map_err(|e| plain("TLS_NOT_USABLE", &crate::with_sources(&e), None))?;
         }
         let token = token()?;
-        let channel = endpoint.connect().await.map_err(|error| {
+        let channel = connect(&endpoint).await.map_err(|error| {
             let help = "start one with `windrow scheduler`, or leave --scheduler (WINDROW_SCHEDULER) out to run here";
             plain(
                 "SCHEDULER_NOT_REACHABLE",
@@ -139,6 +141,38 @@ impl Connection {
             ),
         }
     }
+}
+
+/// Connects, and does so again where the other side hung up before it had said anything: a scheduler
+/// that begins to lead hands its port on to itself, and drops who is just coming in.
+async fn connect(endpoint: &Endpoint) -> Result<Channel, tonic::transport::Error> {
+    let mut wait = FIRST_WAIT;
+    for _ in 1..CONNECT_TRIES {
+        match endpoint.connect().await {
+            Err(error) if was_hung_up(&error) => {
+                tracing::debug!(error = crate::with_sources(&error), "connecting once more");
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            done => return done,
+        }
+    }
+    endpoint.connect().await
+}
+
+fn was_hung_up(error: &tonic::transport::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
+        if let Some(
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted,
+        ) = kind
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Whether it was refused by a scheduler that waits for its turn.

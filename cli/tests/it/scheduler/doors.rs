@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tokio::net::{TcpListener, TcpStream};
+
 use super::Scheduler;
 use crate::certificates::Certificates;
 use crate::crash::{NOW, play, prepared, twin};
@@ -176,6 +178,41 @@ fn certificates_on_both_sides() {
             }
         }
         Ok(())
+    });
+}
+
+/// A client that is dropped while it comes in, as by a scheduler that just begins to lead, comes again.
+#[test]
+fn who_is_dropped_at_the_door_comes_again() {
+    play(async {
+        let scratch = tempfile::tempdir().map_err(words)?;
+        let pipeline = prepared(&scratch.path().join("lake"), 2).await?;
+        let ours = Certificates::new(&scratch.path().join("ours"), &["server"])?;
+        let (certificate, key) = (ours.path("server.pem"), ours.path("server.key"));
+        let tls = ["--tls-cert", &certificate, "--tls-key", &key];
+        let scheduler = Scheduler::start(scratch.path(), &tls, &[]).await?;
+        let door = TcpListener::bind("127.0.0.1:0").await.map_err(words)?;
+        let url = format!("https://{}", door.local_addr().map_err(words)?);
+        let address = scheduler.address.clone();
+        let passing = tokio::spawn(async move {
+            let mut dropped = 0;
+            while let Ok((mut client, _)) = door.accept().await {
+                if dropped < 2 {
+                    dropped += 1;
+                    continue;
+                }
+                let Ok(mut server) = TcpStream::connect(&address).await else {
+                    return;
+                };
+                tokio::spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        });
+        let ca = ours.path("ca.pem");
+        let ended = through(&pipeline, "run", &url, &[("WINDROW_TLS_CA", ca.as_str())]).await;
+        passing.abort();
+        ended?.expect_exit(0).map(|_| ())
     });
 }
 
